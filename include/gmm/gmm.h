@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * gmm.h - unified memory: one pointer, valid on the CPU and on every XPU
+ *
+ * The calls shaped like system calls (gm_mmap() to gmemcpy()) return -1 or
+ * MAP_FAILED and set errno; all others return 0 or a negative errno. After
+ * any failure gm_error() says in one sentence what was wrong.
+ *
+ * The library makes itself ready at the first call. What it needs from the
+ * machine, and what it says when something is missing, is in README.md.
+ */
+#ifndef GMM_GMM_H
+#define GMM_GMM_H
+
+#include "gmm/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Flag of gm_mmap(), and of mmap() under the preload library. */
+#define MAP_XPU_VISIBLE 0x8000000
+
+/**
+ * enum gm_advice - what gmadvise() can be told
+ * @GM_WILLNEED: move the pages to the node and make them its most recently
+ *	used. The range is rounded outward to whole pages.
+ * @GM_DONTNEED: exactly this range reads as zeros afterwards. Whole pages are
+ *	freed on every node, parts are zeroed where they live. The node is not
+ *	looked at.
+ * @GM_READ_MOSTLY: writes are rare: an XPU's read keeps the other copies even
+ *	of a page that was written before. The node is not looked at.
+ * @GM_NOT_READ_MOSTLY: takes GM_READ_MOSTLY back
+ * @GM_PREFERRED: when the node is full, evict other pages before these.
+ *	GM_NODE_NONE takes it back.
+ * @GM_COLD: evict these pages of the node first
+ * @GM_PIN: move the pages to the node and keep them. On a host node they then
+ *	never leave it: an XPU's access fails with -EBUSY (what a page needs
+ *	that the kernel holds by vmsplice() or MSG_ZEROCOPY). On an XPU's node
+ *	they are not evicted; another processor's access still takes them, for
+ *	coherence comes first, and they are pinned again when they are back.
+ * @GM_UNPIN: takes GM_PIN back. The node is not looked at.
+ *
+ * The first two have the values of MADV_WILLNEED and MADV_DONTNEED.
+ */
+enum gm_advice {
+	GM_WILLNEED = 3,
+	GM_DONTNEED = 4,
+	GM_READ_MOSTLY = 0x1000,
+	GM_NOT_READ_MOSTLY,
+	GM_PREFERRED,
+	GM_COLD,
+	GM_PIN,
+	GM_UNPIN,
+};
+
+/**
+ * gm_mmap() - make unified memory
+ * @addr: NULL, or where it is wanted: a hint, or with MAP_FIXED the place
+ * @len: bytes; rounded up to 2 MiB
+ * @prot: PROT_NONE, PROT_READ or PROT_READ | PROT_WRITE
+ * @flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_XPU_VISIBLE, and any of MAP_FIXED,
+ *	MAP_FIXED_NOREPLACE, MAP_NORESERVE
+ * @fd: -1
+ * @offset: 0
+ *
+ * Works with no XPU attached; one attached later sees the memory too. No
+ * memory is used until a processor touches it. A child of fork() does not
+ * inherit it.
+ *
+ * Context: Any thread, but not a signal handler. Waits for the teardown of
+ * earlier memory at the same place.
+ * Return: The address, a multiple of 2 MiB; or MAP_FAILED and errno: EINVAL
+ * for a length of 0 or flags, rights, fd, offset or (MAP_FIXED) an address
+ * that cannot be; EEXIST with MAP_FIXED_NOREPLACE for a place in use; ENOMEM
+ * if no place was found that every XPU accepts, in ten tries; EPERM or ENOSYS
+ * if the machine lacks what the library needs.
+ *
+ * GMM paper, sections 4.1 and 4.2: mmap() with MAP_XPU_VISIBLE.
+ */
+void *gm_mmap(void *addr, size_t len, int prot, int flags, int fd,
+	      int64_t offset);
+
+/**
+ * gm_munmap() - end unified memory
+ * @addr: a multiple of 4 KiB
+ * @len: bytes; rounded up to 4 KiB
+ *
+ * A range that cuts a 2 MiB page leaves the rest of that page on the CPU for
+ * good (gm_where() calls it fragmented). Addresses in the range that are not
+ * unified memory are left alone. When it returns, every XPU's mapping of the
+ * range is gone.
+ *
+ * Context: Any thread, but not a signal handler.
+ * Return: 0; or -1 and errno: EINVAL if @addr is not a multiple of 4 KiB, @len
+ * is 0, the range wraps around or holds no unified memory.
+ */
+int gm_munmap(void *addr, size_t len);
+
+/**
+ * gm_mprotect() - change the rights of unified memory, on every processor
+ * @addr: a multiple of 4 KiB
+ * @len: bytes; rounded up to 4 KiB
+ * @prot: PROT_NONE, PROT_READ or PROT_READ | PROT_WRITE
+ *
+ * Context: Any thread, but not a signal handler.
+ * Return: 0; or -1 and errno: EINVAL for an alignment, length or rights that
+ * cannot be; ENOMEM if part of the range is not unified memory (nothing is
+ * changed).
+ */
+int gm_mprotect(void *addr, size_t len, int prot);
+
+/**
+ * gm_mremap() - resize or move unified memory
+ * @addr: start of unified memory, a multiple of 2 MiB
+ * @old_len: bytes there now
+ * @new_len: bytes wanted; rounded up to 2 MiB
+ * @flags: 0 or MREMAP_MAYMOVE
+ *
+ * Pages keep their places on all nodes; only their addresses change.
+ *
+ * Context: Any thread, but not a signal handler.
+ * Return: The new address; or MAP_FAILED and errno: EINVAL for an alignment,
+ * length or flag that cannot be; EFAULT if the old range is not unified
+ * memory; ENOMEM if it cannot grow in place and may not move, or no place was
+ * found.
+ */
+void *gm_mremap(void *addr, size_t old_len, size_t new_len, int flags);
+
+/**
+ * gmadvise() - say how a range will be used
+ * @node: the node it is about, where the advice looks at one
+ * @addr: any alignment
+ * @len: bytes; 0 does nothing and succeeds
+ * @advice: enum gm_advice
+ *
+ * Best effort: a page that cannot follow stays as it is, the others follow,
+ * and the first reason is returned. No data is ever lost by a hint.
+ *
+ * Context: Any thread, but not a signal handler. GM_WILLNEED and GM_PIN return
+ * when the pages have moved; up to four threads move them.
+ * Return: 0; or -1 and errno: EINVAL for an unknown advice, an unknown node or
+ * a range that wraps around; ENOMEM if part of the range is not unified memory
+ * (the rest is done) or does not fit on the node; EBUSY if a page is held
+ * where it is; EIO, ENODEV or what else the XPU's driver said.
+ *
+ * GMM paper, section 4.6: gmadvise().
+ */
+int gmadvise(int node, void *addr, size_t len, int advice);
+
+/**
+ * gmemcpy() - copy, with the destination ending on a node
+ * @node: where the destination's pages are to live; GM_NODE_NONE leaves them
+ *	where they are
+ * @dst: unified or plain memory, any alignment
+ * @src: unified or plain memory, any alignment
+ * @len: bytes; 0 does nothing and succeeds
+ *
+ * A destination page that is wholly overwritten is not migrated first. The
+ * source is not moved. If the ranges overlap it behaves as memmove(). A plain
+ * destination stays where it is, whatever @node says.
+ *
+ * Context: Any thread, but not a signal handler.
+ * Return: 0; or -1 and errno, and an unspecified part of the copy done: EINVAL
+ * for an unknown node or a range that wraps around; EFAULT if a plain side is
+ * not readable or writable memory; EACCES if the protection of a unified side
+ * forbids it; ENOMEM, EBUSY, EHWPOISON, EIO and ENODEV as gm_dev_fault().
+ *
+ * GMM paper, section 4.1: gmemcpy().
+ */
+int gmemcpy(int node, void *dst, const void *src, size_t len);
+
+/**
+ * enum gm_page_state - what the directory knows of a page
+ * @GM_STATE_UNTRACKED: the CPU owns it and nobody has looked
+ * @GM_STATE_EMPTY: no page anywhere; the first touch finds zeros
+ * @GM_STATE_MODIFIED: one valid copy, on one node
+ * @GM_STATE_SHARED: several valid copies
+ * @GM_STATE_FRAGMENTED: cut by a 4 KiB-grained call; on the CPU for good
+ * @GM_STATE_POISON: its data was lost with an XPU
+ */
+enum gm_page_state {
+	GM_STATE_UNTRACKED,
+	GM_STATE_EMPTY,
+	GM_STATE_MODIFIED,
+	GM_STATE_SHARED,
+	GM_STATE_FRAGMENTED,
+	GM_STATE_POISON,
+	GM_NR_STATES
+};
+
+/**
+ * struct gm_where - where one page lives
+ * @addr: start of the 2 MiB page
+ * @state: enum gm_page_state
+ * @node: a node with a valid copy, GM_NODE_NONE if there is none
+ * @copies: bit i is set if node i has a valid copy
+ * @mapped: bit i is set if the processor of node i has it mapped
+ * @pinned: it is pinned
+ * @faults: how often a processor had to fetch it
+ * @false_sharing: two processors keep taking it from each other
+ */
+struct gm_where {
+	uint64_t addr;
+	int state;
+	int node;
+	uint64_t copies;
+	uint64_t mapped;
+	int pinned;
+	uint32_t faults;
+	int false_sharing;
+};
+
+/**
+ * gm_where() - find out where a unified address lives
+ * @addr: any address
+ * @out: filled in
+ *
+ * Return: 0; -EFAULT if @addr is not unified memory.
+ */
+int gm_where(const void *addr, struct gm_where *out);
+
+/**
+ * struct gm_node_info - one memory
+ * @id: node id: Linux's own for host memory, the next ones for XPUs
+ * @is_xpu: 0 for host memory
+ * @name: the device's name, or "host"
+ * @total: bytes (host: what Linux says)
+ * @free: bytes
+ * @resident: bytes of unified pages there (host: those not mapped by the CPU)
+ * @replicas: bytes of @resident that could be dropped without a copy
+ * @pinned: bytes of @resident that cannot be evicted
+ * @lost: the device's memory is gone
+ */
+struct gm_node_info {
+	int id;
+	int is_xpu;
+	char name[32];
+	uint64_t total;
+	uint64_t free;
+	uint64_t resident;
+	uint64_t replicas;
+	uint64_t pinned;
+	int lost;
+};
+
+/**
+ * gm_nodes() - list the memories
+ * @out: filled with up to @n
+ * @n: room in @out
+ *
+ * Return: How many there are, which may be more than @n; or a negative errno
+ * if the library could not be made ready.
+ */
+int gm_nodes(struct gm_node_info *out, size_t n);
+
+/**
+ * struct gm_stats - what has happened, in pages of 2 MiB unless said
+ * @faults_cpu: CPU faults served
+ * @faults_xpu_read: XPU read faults served
+ * @faults_xpu_write: XPU write faults served
+ * @faults_coalesced: faults that found their page already there
+ * @faults_failed: faults that ended in an error
+ * @zeroed: first touches, filled with zeros
+ * @to_xpu: copied from a host node to an XPU
+ * @to_host: copied from an XPU to a host node
+ * @xpu_to_xpu: copied from one XPU to another
+ * @prefetched: those of the above that a hint asked for
+ * @evicted_clean: dropped from an XPU with no copy back
+ * @evicted_dirty: written back from an XPU to make room
+ * @upgraded: made writable without a copy
+ * @mapped_home: evicted or replicated, then wanted by the CPU: no copy
+ * @replicas_dropped: host replicas dropped to free host memory
+ * @bytes_to_xpu: bytes copied into XPU memories
+ * @bytes_to_host: bytes copied out of them
+ * @bytes_memcpy: bytes copied by gmemcpy()
+ * @ns_copying: nanoseconds spent in copies, summed over threads
+ * @ns_faults: nanoseconds spent serving XPU faults, summed over threads
+ * @residence_waits: times a processor waited for another's residence time
+ * @busy_waits: times a page held by the kernel was waited for
+ * @fragmented: pages cut by 4 KiB-grained calls
+ * @poisoned: pages lost with an XPU
+ * @reclaims: rounds of reclaim
+ * @operator_errors: operators that failed
+ */
+struct gm_stats {
+	uint64_t faults_cpu;
+	uint64_t faults_xpu_read;
+	uint64_t faults_xpu_write;
+	uint64_t faults_coalesced;
+	uint64_t faults_failed;
+	uint64_t zeroed;
+	uint64_t to_xpu;
+	uint64_t to_host;
+	uint64_t xpu_to_xpu;
+	uint64_t prefetched;
+	uint64_t evicted_clean;
+	uint64_t evicted_dirty;
+	uint64_t upgraded;
+	uint64_t mapped_home;
+	uint64_t replicas_dropped;
+	uint64_t bytes_to_xpu;
+	uint64_t bytes_to_host;
+	uint64_t bytes_memcpy;
+	uint64_t ns_copying;
+	uint64_t ns_faults;
+	uint64_t residence_waits;
+	uint64_t busy_waits;
+	uint64_t fragmented;
+	uint64_t poisoned;
+	uint64_t reclaims;
+	uint64_t operator_errors;
+};
+
+/**
+ * gm_process_stats() - what has happened in this process
+ * @out: filled in
+ *
+ * Return: 0; a negative errno if the library could not be made ready.
+ */
+int gm_process_stats(struct gm_stats *out);
+
+/**
+ * gm_node_stats() - what has happened on one node
+ * @node: its id
+ * @out: filled in; counters that are not about a node stay 0
+ *
+ * Return: 0; -EINVAL for an unknown node.
+ */
+int gm_node_stats(int node, struct gm_stats *out);
+
+/**
+ * struct gm_region_stats - one region, counted page by page
+ * @start: its first address
+ * @end: the address after its last
+ * @prot: its rights, GM_PROT_*
+ * @states: pages in each enum gm_page_state
+ * @on_node: pages with a valid copy on node i
+ * @faults: fetches of its pages
+ * @false_sharing: pages that two processors keep taking from each other
+ * @worst: the page with the most fetches, if any is falsely shared
+ */
+struct gm_region_stats {
+	uint64_t start;
+	uint64_t end;
+	int prot;
+	uint64_t states[GM_NR_STATES];
+	uint64_t on_node[64];
+	uint64_t faults;
+	uint64_t false_sharing;
+	uint64_t worst;
+};
+
+/**
+ * gm_region_stats() - count the region around an address
+ * @addr: any address in it
+ * @out: filled in
+ *
+ * Walks the region; not for hot paths.
+ *
+ * Return: 0; -EFAULT if @addr is not unified memory.
+ */
+int gm_region_stats(const void *addr, struct gm_region_stats *out);
+
+/**
+ * enum gm_event_kind - kinds of events in the trace
+ * @GM_EV_FAULT: a fault was served (@from is where the data was)
+ * @GM_EV_EVICT: an XPU page was evicted; @bytes is 0 if it was dropped
+ * @GM_EV_PREFETCH: a hint moved a page
+ * @GM_EV_DISCARD: a page was freed by GM_DONTNEED or an unmap
+ * @GM_EV_ERROR: a fault or operator failed; @error says how
+ */
+enum gm_event_kind {
+	GM_EV_FAULT,
+	GM_EV_EVICT,
+	GM_EV_PREFETCH,
+	GM_EV_DISCARD,
+	GM_EV_ERROR,
+};
+
+/**
+ * struct gm_event - one event
+ * @time: nanoseconds, CLOCK_MONOTONIC, when it ended
+ * @duration: nanoseconds
+ * @addr: the page
+ * @bytes: copied
+ * @kind: enum gm_event_kind
+ * @access: enum gm_access, 0 where it does not apply
+ * @from: node the data came from, GM_NODE_NONE for zeros
+ * @to: node it went to
+ * @error: 0 or a negative errno
+ */
+struct gm_event {
+	uint64_t time;
+	uint64_t duration;
+	uint64_t addr;
+	uint32_t bytes;
+	uint8_t kind;
+	uint8_t access;
+	int16_t from;
+	int16_t to;
+	int16_t error;
+};
+
+/**
+ * gm_trace_start() - keep the last events in a ring
+ * @capacity: how many; 0 ends the trace
+ *
+ * Return: 0; -ENOMEM.
+ */
+int gm_trace_start(size_t capacity);
+
+/**
+ * gm_trace_read() - take events out of the ring, oldest first
+ * @out: filled with up to @n
+ * @n: room in @out
+ * @lost: if not NULL, how many were overwritten since the last call
+ *
+ * Return: How many were taken.
+ */
+size_t gm_trace_read(struct gm_event *out, size_t n, uint64_t *lost);
+
+/**
+ * gm_error() - why this thread's last call failed
+ *
+ * Return: One sentence that stays valid until the thread's next call; "" if
+ * none has failed.
+ */
+const char *gm_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GMM_GMM_H */
