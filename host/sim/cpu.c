@@ -157,35 +157,55 @@ int gm_host_cpu_fill(struct gm_as *as, uint64_t va)
 	return 0;
 }
 
-int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va, struct gm_page *page)
+/* Put one piece of the page where the program sees it. */
+static int sim_scatter_one(struct sim_as *as, uint64_t va,
+			   const struct sim_place *place, uint64_t off)
+{
+	struct sim_slot *slot = sim_slot_at(as, va);
+	unsigned int bit = sim_piece_mask(va);
+
+	SIM_CHECK(slot, "scatter out of the address space");
+	if (as->nr_unread)
+		return -EAGAIN;
+	if (sim_inject(SIM_CPU_SCATTER))
+		return sim_failure(-ENOMEM, -EAGAIN);
+	if (!(slot->mapped & bit))
+		return 0;
+	if (place && !((slot->present | slot->poison) & bit)) {
+		memcpy(slot->data + (va & GM_PAGE_MASK), place->data + off,
+		       SIM_PIECE);
+		slot->present |= bit;
+	}
+	return SIM_PIECE;
+}
+
+int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va, struct gm_page *page,
+			    uint64_t off, uint64_t len)
 {
 	struct sim_place *place = page ? sim_place(page) : NULL;
-	struct sim_slot *slot;
-	unsigned int i;
+	struct sim_as *s = as->host.sim;
+	int64_t mapped = 0;
+	uint64_t at;
 
 	sim_enter(SIM_CPU_SCATTER);
-	slot = sim_slot_enter(as, va);
+	SIM_CHECK(sim_holds_rank(GM_RANK_ENTRY), "scatter without an entry");
+	SIM_CHECK(len && !((va | off | len) % SIM_PIECE) &&
+			  off + len <= GM_PAGE_SIZE,
+		  "scatter: alignment");
 	SIM_CHECK(!place || (place->used && !page->vacant),
 		  "scatter of a place without memory");
-	for (i = 0; i < SIM_PIECES; i++) {
-		unsigned int bit = 1u << i;
+	for (at = off; at < off + len; at += SIM_PIECE) {
+		int n = sim_scatter_one(s, va + at, place, at);
 
-		if (as->host.sim->nr_unread)
-			return -EAGAIN;
-		if (sim_inject(SIM_CPU_SCATTER))
-			return sim_failure(-ENOMEM, -EAGAIN);
-		if (place && (slot->mapped & bit) &&
-		    !((slot->present | slot->poison) & bit)) {
-			memcpy(slot->data + i * SIM_PIECE,
-			       place->data + i * SIM_PIECE, SIM_PIECE);
-			slot->present |= bit;
-		}
+		if (n < 0)
+			return n;
+		mapped += n;
 		sim_point(SIM_STEP);
 	}
 	if (place)
 		sim_place_vacate(place);
-	sim_wake_range(as->host.sim, va, GM_PAGE_SIZE);
-	return __builtin_popcount(slot->mapped) * (int64_t)SIM_PIECE;
+	sim_wake_range(s, va + off, len);
+	return mapped;
 }
 
 int gm_host_cpu_poison(struct gm_as *as, uint64_t va)

@@ -17,6 +17,8 @@
 #define SIM_STACK (128 * 1024)
 #endif
 
+#define SIM_PATIENCE 30000000 /* steps without any progress */
+
 struct sim_machine sim;
 
 static struct sim_task tasks[SIM_MAX_TASKS + 1];
@@ -159,6 +161,8 @@ static void sim_countdown_set(void)
 void sim_switch_away(void)
 {
 	sim_countdown_set();
+	if (sim.steps - sim.progress > SIM_PATIENCE)
+		sim_violation("no operation ends any more");
 	if (!sim.cfg.switch_mean || sim.current == &main_task)
 		return;
 	if (sim_chance(256))
@@ -174,7 +178,7 @@ void sim_yield(void)
 
 	sim.steps++;
 	if (sim.cfg.switch_mean) {
-		sim_go(sim_pick());
+		sim_switch_away();
 		return;
 	}
 	/* Without chance: round robin. */

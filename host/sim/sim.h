@@ -183,6 +183,7 @@ struct sim_machine {
 	uint64_t rng[2];
 	uint64_t now;
 	uint64_t steps;
+	uint64_t progress; /* step at which an operation last ended */
 	int64_t countdown; /* points until the next switch */
 	int64_t fine_countdown;
 	struct sim_task *current;
@@ -434,18 +435,17 @@ struct sim_dev {
 	unsigned int nr_frames;
 	uint8_t (*frames)[GM_PAGE_SIZE];
 	bool *registered; /* by frame */
-	bool dead;
-	bool told; /* gm_dev_lost() has been called for it */
-	uint64_t death; /* counts deaths of memory, for the model */
+	bool dead; /* it no longer obeys; its cores stand still */
+	bool lost; /* its memory is gone too */
 	struct sim_ctx *ctxs[SIM_MAX_AS];
 };
 
 struct sim_dev *sim_dev_new(unsigned int nr_frames, unsigned int caps,
 			    unsigned int flags);
 void sim_dev_free(struct sim_dev *dev);
-/* Its memory is gone, as of now. Nobody is told. */
-void sim_dev_die(struct sim_dev *dev);
-extern void (*sim_dev_died)(struct sim_dev *dev);
+/* It stops, as of now, with or without its memory. The core is not told. */
+void sim_dev_die(struct sim_dev *dev, bool lost);
+extern void (*sim_dev_died)(struct sim_dev *dev, bool lost);
 
 struct sim_ctx *sim_ctx_new(struct sim_dev *dev, struct sim_as *as);
 void sim_ctx_free(struct sim_ctx *ctx);

@@ -12,7 +12,7 @@
 
 #include "host/sim/sim.h"
 
-void (*sim_dev_died)(struct sim_dev *dev);
+void (*sim_dev_died)(struct sim_dev *dev, bool lost);
 
 /* --- operators ---------------------------------------------------------------- */
 
@@ -34,13 +34,13 @@ static void sim_op_enter(enum sim_call call)
 static int sim_op_fails(enum sim_call call, struct sim_dev *dev)
 {
 	if (dev->dead)
-		return -ENODEV;
+		return dev->lost ? -ENODEV : -ETIMEDOUT;
 	if (!sim_inject(call))
 		return 0;
 	if (sim.fail_error == -ENODEV || sim.fail_error == -ETIMEDOUT ||
 	    (sim.fail_call < 0 && sim_below(1000000) < sim.cfg.lost_ppm)) {
-		sim_dev_die(dev);
-		return sim_chance(2) ? -ENODEV : -ETIMEDOUT;
+		sim_dev_die(dev, sim_chance(2));
+		return dev->lost ? -ENODEV : -ETIMEDOUT;
 	}
 	if (sim.fail_error)
 		return sim.fail_error;
@@ -202,11 +202,15 @@ static int sim_op_memcpy(void *data, const struct gm_copy *copy)
 	uint64_t at, n;
 	int err;
 
+	bool reads = copy->dir == GM_COPY_FROM_DEV;
+
 	sim_op_enter(SIM_OP_MEMCPY);
 	SIM_CHECK(copy->len && copy->len <= GM_PAGE_SIZE, "memcpy of %lu bytes",
 		  (unsigned long)copy->len);
 	SIM_CHECK(sim_holds_rank(GM_RANK_ENTRY), "memcpy without an entry");
-	err = sim_op_fails(SIM_OP_MEMCPY, dev);
+	err = dev->dead && !dev->lost && reads ?
+		      0 :
+		      sim_op_fails(SIM_OP_MEMCPY, dev);
 	if (err)
 		return err;
 	sim.current->in_op++;
@@ -216,13 +220,13 @@ static int sim_op_memcpy(void *data, const struct gm_copy *copy)
 			    copy->len);
 	SIM_CHECK(dst + copy->len <= src || src + copy->len <= dst,
 		  "memcpy: the sides overlap");
-	for (at = 0; at < copy->len && !dev->dead; at += n) {
+	for (at = 0; at < copy->len && !dev->lost; at += n) {
 		n = GM_MIN(16, copy->len - at);
 		memcpy(dst + at, src + at, n);
 		sim_point(SIM_STEP);
 	}
 	sim.current->in_op--;
-	return dev->dead ? -ENODEV : 0;
+	return dev->lost ? -ENODEV : 0;
 }
 
 static int sim_op_zero(void *data, uint64_t daddr, uint64_t len)
@@ -241,13 +245,13 @@ static int sim_op_zero(void *data, uint64_t daddr, uint64_t len)
 		return err;
 	sim.current->in_op++;
 	dst = sim_copy_side(dev, true, daddr, len);
-	for (at = 0; at < len && !dev->dead; at += n) {
+	for (at = 0; at < len && !dev->lost; at += n) {
 		n = GM_MIN(16, len - at);
 		memset(dst + at, 0, n);
 		sim_point(SIM_STEP);
 	}
 	sim.current->in_op--;
-	return dev->dead ? -ENODEV : 0;
+	return dev->lost ? -ENODEV : 0;
 }
 
 static int sim_op_protect(void *pmap, uint64_t va, uint64_t len,
@@ -373,15 +377,16 @@ void sim_dev_free(struct sim_dev *dev)
 	free(dev);
 }
 
-void sim_dev_die(struct sim_dev *dev)
+void sim_dev_die(struct sim_dev *dev, bool lost)
 {
-	if (dev->dead)
+	if (dev->lost || (dev->dead && !lost))
 		return;
 	if (sim_dev_died)
-		sim_dev_died(dev);
+		sim_dev_died(dev, lost);
 	dev->dead = true;
-	dev->death++;
-	sim_scramble(dev);
+	dev->lost = lost;
+	if (lost)
+		sim_scramble(dev);
 }
 
 /* --- contexts and their accesses ---------------------------------------------------- */
