@@ -18,7 +18,8 @@
 	X(pins, 1)                                                             \
 	X(discards, 1)                                                         \
 	X(pinned, 1)                                                           \
-	X(lost, 1)
+	X(lost, 1)                                                             \
+	X(changed_at, sizeof(uint64_t))
 
 struct model *model_new(struct sim_as *as)
 {
@@ -211,6 +212,7 @@ bool model_change(struct model *m, uint64_t va, uint64_t len, bool no_stores,
 	for (i = 0; i < c->n; i++) {
 		m->changing[c->first + i] =
 			no_stores ? MODEL_NO_STORES : MODEL_CHANGING;
+		m->changed_at[c->first + i] = sim.steps;
 		c->gen[i] = m->gen[c->first + i];
 	}
 	return true;
@@ -226,9 +228,11 @@ void model_changed(struct model *m, const struct model_change *c)
 {
 	uint64_t slot;
 
-	for (slot = c->first; slot < c->first + c->n; slot++)
+	for (slot = c->first; slot < c->first + c->n; slot++) {
+		m->changed_at[slot] = sim.steps;
 		if (model_same(m, c, slot))
 			m->changing[slot] = 0;
+	}
 }
 
 void model_unmap(struct model *m, const struct model_change *c, uint64_t va,
@@ -255,6 +259,7 @@ void model_map(struct model *m, uint64_t va, uint64_t len, unsigned int prot)
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++) {
 		m->lost[slot] = m->pinned[slot] = m->cut[slot] = 0;
 		m->changing[slot] = 0;
+		m->changed_at[slot] = sim.steps;
 		m->gen[slot]++;
 	}
 }

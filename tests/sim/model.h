@@ -45,6 +45,7 @@ struct model {
 	uint8_t *discards; /* by page: the program's own, under way */
 	uint8_t *pinned; /* by page: GM_PIN may be in force */
 	uint8_t *lost; /* by page: its data may have gone with an XPU */
+	uint64_t *changed_at; /* by page: step of the last such change */
 	unsigned int mmaps; /* under way: somewhere a range appears */
 };
 

@@ -144,6 +144,7 @@ static void worker_main(void *arg)
 			worker_park();
 		t.ops_left--;
 		sim.current->doing = op_names[op];
+		sim.current->busy_since = sim.steps;
 		r = op_fns[op](w);
 		sim.current->doing = NULL;
 		SIM_CHECK(!sim.current->nr_held, "%s leaves a lock held",
