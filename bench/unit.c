@@ -28,9 +28,10 @@ static void copy_movsb(void *dst, const void *src, size_t len)
 }
 
 /* The streaming loops want multiples of 256 bytes. */
-__attribute__((target("avx2"))) static void copy_avx2_nt(void *dst,
-							 const void *src,
-							 size_t len)
+#define AVX2 __attribute__((target("avx2")))
+#define AVX512 __attribute__((target("avx512f")))
+
+AVX2 static void copy_avx2_nt(void *dst, const void *src, size_t len)
 {
 	const __m256i *from = src;
 	__m256i *to = dst;
@@ -41,8 +42,6 @@ __attribute__((target("avx2"))) static void copy_avx2_nt(void *dst,
 		__m256i c = _mm256_load_si256(from + 2);
 		__m256i d = _mm256_load_si256(from + 3);
 
-		_mm_prefetch((const char *)from + 4096, _MM_HINT_NTA);
-		_mm_prefetch((const char *)from + 4160, _MM_HINT_NTA);
 		_mm256_stream_si256(to, a);
 		_mm256_stream_si256(to + 1, b);
 		_mm256_stream_si256(to + 2, c);
@@ -51,9 +50,9 @@ __attribute__((target("avx2"))) static void copy_avx2_nt(void *dst,
 	_mm_sfence();
 }
 
-__attribute__((target("avx512f"))) static void copy_avx512_nt(void *dst,
-							      const void *src,
-							      size_t len)
+/* Reading ahead makes some CPUs much faster and others much slower. */
+AVX512 static inline void copy_avx512(void *dst, const void *src, size_t len,
+				      int ahead)
 {
 	const __m512i *from = src;
 	__m512i *to = dst;
@@ -64,7 +63,7 @@ __attribute__((target("avx512f"))) static void copy_avx512_nt(void *dst,
 		__m512i c = _mm512_load_si512(from + 2);
 		__m512i d = _mm512_load_si512(from + 3);
 
-		for (int i = 0; i < 4; i++)
+		for (int i = 0; ahead && i < 4; i++)
 			_mm_prefetch((const char *)(from + i) + 4096,
 				     _MM_HINT_NTA);
 		_mm512_stream_si512(to, a);
@@ -73,6 +72,16 @@ __attribute__((target("avx512f"))) static void copy_avx512_nt(void *dst,
 		_mm512_stream_si512(to + 3, d);
 	}
 	_mm_sfence();
+}
+
+AVX512 static void copy_avx512_nt(void *dst, const void *src, size_t len)
+{
+	copy_avx512(dst, src, len, 0);
+}
+
+AVX512 static void copy_avx512_nt_ahead(void *dst, const void *src, size_t len)
+{
+	copy_avx512(dst, src, len, 1);
 }
 
 static int always(void)
@@ -99,6 +108,7 @@ static const struct {
 	{ "copy_rep_movsb", copy_movsb, always },
 	{ "copy_avx2_nt", copy_avx2_nt, has_avx2 },
 	{ "copy_avx512_nt", copy_avx512_nt, has_avx512 },
+	{ "copy_avx512_nt_ahead", copy_avx512_nt_ahead, has_avx512 },
 };
 
 #define NR_LOOPS (sizeof(loops) / sizeof(loops[0]))
