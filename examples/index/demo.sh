@@ -33,8 +33,8 @@ done | sort -u >"$work/list"
 "$program" "$work/list" "$work/xpu"
 
 # Longer words are cut, as index.h says.
-xargs -d '\n' grep -aohE '[A-Za-z]+' <"$work/list" | tr A-Z a-z |
-	cut -c1-64 | sort | uniq -c | awk '{ print $1, $2 }' >"$work/uniq"
+xargs -d '\n' grep -aohE '[A-Za-z]+' <"$work/list" |
+	tr '[:upper:]' '[:lower:]' | cut -c1-64 | sort | uniq -c | awk '{ print $1, $2 }' >"$work/uniq"
 sort -k2 "$work/xpu" >"$work/xpu.sorted"
 sort -k2 "$work/uniq" >"$work/uniq.sorted"
 if ! cmp -s "$work/xpu.sorted" "$work/uniq.sorted"; then
