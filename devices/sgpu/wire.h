@@ -27,7 +27,7 @@
 #define WIRE_PAGE_SHIFT 21
 #define WIRE_PAGE ((uint64_t)1 << WIRE_PAGE_SHIFT)
 #define WIRE_COMMANDS 16
-#define WIRE_RUNS 512
+#define WIRE_RUNS 128
 #define WIRE_FAULTS 64
 #define WIRE_LAUNCHES 256
 #define WIRE_LANES 64

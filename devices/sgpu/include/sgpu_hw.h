@@ -44,7 +44,7 @@ struct sgpu;
 #define SGPU_HW_PAGE ((uint64_t)2 << 20)
 
 /* Runs that one command carries at most. */
-#define SGPU_HW_RUNS 512
+#define SGPU_HW_RUNS 128
 
 #define SGPU_HW_READ 1u
 #define SGPU_HW_WRITE 2u
