@@ -184,14 +184,17 @@ void gm_host_cpu_unmap(struct gm_as *as, uint64_t va, struct gm_page **slots,
 int gm_host_cpu_fill(struct gm_as *as, uint64_t va);
 
 /*
- * The mapping of this one page has been cut: put what of @page still belongs
- * to the program where it sees it, piece by piece. @page may be NULL: the data
- * is already there. The page is vacant or gone afterwards, give it back.
- * Return: the bytes of this page that the program still has mapped, or a
- * negative errno.
+ * The mapping of this one page has been cut, or moved to an address that is
+ * no multiple of GM_PAGE_SIZE. Put bytes [off, off + len) of @page, as far as
+ * the program still has their place mapped and nothing is there, at @va + off,
+ * piece by piece. @page may be NULL: the data is already there. @page's memory
+ * is used up when 0 or more is returned, give the place back.
+ * Here va, off and len are multiples of 4 KiB.
+ * Return: the bytes of [va + off, va + off + len) that the program still has
+ * mapped, or a negative errno.
  */
-int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va,
-			    struct gm_page *page);
+int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va, struct gm_page *page,
+			    uint64_t off, uint64_t len);
 
 /* Make every touch of this page a SIGBUS. */
 int gm_host_cpu_poison(struct gm_as *as, uint64_t va);
