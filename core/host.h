@@ -9,8 +9,8 @@
  *   * struct gm_lock (at most 8 bytes; all zeros is unlocked) and
  *     struct gm_waitq (all zeros is ready for use);
  *   * struct gm_host_as, the host's part of an address space;
- *   * GM_COVER(state, event), which a host may define as nothing: the core
- *     says it each time an event meets an entry in a state.
+ *   * GM_COVER(state, event), which the core says each time an event meets an
+ *     entry in a state; a host may evaluate both and do nothing.
  *
  * Preconditions of everything below, unless said otherwise:
  *
