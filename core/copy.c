@@ -264,7 +264,7 @@ static int replace(struct gm_memcpy *m, uint64_t va, struct gm_page **page)
 	if (r && !e)
 		err = -ENOMEM;
 	if (e)
-		err = gm_host_slots_get(m->as, &slot, 1);
+		err = gm_home_slots_get(m->as, &slot, 1);
 	if (!err) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
 		err = replace_locked(m, r, e, va, page, &slot);

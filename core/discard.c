@@ -164,7 +164,7 @@ static int discard_page(struct gm_discard *d, int by_program)
 		return gm_host_error(-ENOMEM, "no memory for the directory");
 	if (untouched(d))
 		return 0;
-	err = gm_host_slots_get(d->as, &d->slot, 1);
+	err = gm_home_slots_get(d->as, &d->slot, 1);
 	if (err)
 		return err;
 	gm_lock(&d->e->lock, GM_RANK_ENTRY);

@@ -77,7 +77,7 @@ static int get_slots(struct gm_batch *b)
 		if (f->outcome == GM_OUT_PENDING && f->want_slot && !f->slot)
 			who[n++] = f;
 	}
-	if (!n || gm_host_slots_get(b->as, slots, n))
+	if (!n || gm_home_slots_get(b->as, slots, n))
 		return n ? -ENOMEM : 0;
 	for (i = 0; i < n; i++)
 		who[i]->slot = slots[i];

@@ -260,6 +260,15 @@ void gm_replicas_trim(struct gm_node *node)
 		;
 }
 
+int gm_home_slots_get(struct gm_as *as, struct gm_page **slots, unsigned int n)
+{
+	int err = gm_host_slots_get(as, slots, n);
+
+	if (err)
+		gm_host_error(err, "no address space for %u pages at rest", n);
+	return err;
+}
+
 int gm_home_page_get(struct gm_as *as, unsigned int flags,
 		     struct gm_page **page)
 {

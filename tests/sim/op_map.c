@@ -81,6 +81,7 @@ int op_mmap(struct worker *w)
 	m->mmaps++;
 	err = CALL(gm_as_map(&m->as->as, hint, len, prot, flags, &va));
 	m->mmaps--;
+	SAY("mmap", m, err ? 0 : va, len, err);
 	if (err) {
 		SIM_CHECK(err == -ENOMEM ||
 				  (err == -EEXIST &&
@@ -115,7 +116,9 @@ int op_munmap(struct worker *w)
 	if (!model_change(m, va, len, false, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
+	SAY("munmap", m, va, len, 1);
 	err = CALL(gm_as_unmap(&m->as->as, va, len));
+	SAY("munmap", m, va, len, err);
 	if (!err)
 		model_unmap(m, &c, va, len);
 	else
@@ -147,8 +150,10 @@ int op_sys_munmap(struct worker *w)
 	if (!all_tracked(m, va, len) || !model_change(m, va, len, false, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
+	SAY("sys munmap", m, va, len, 1);
 	sim_sys_munmap(m->as, va, len, &ev);
 	sim_event_wait(&ev);
+	SAY("sys munmap", m, va, len, 0);
 	model_unmap(m, &c, va, len);
 	model_changed(m, &c);
 	return 0;
@@ -169,7 +174,9 @@ int op_protect(struct worker *w)
 	if (!model_change(m, va, len, true, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
+	SAY("mprotect", m, va, len, (int)prot);
 	err = CALL(gm_as_protect(&m->as->as, va, len, prot));
+	SAY("mprotect", m, va, len, err);
 	if (!err)
 		model_protect(m, va, len, prot);
 	else if (err != -ENOMEM || !(sim.injected || t.tight))
@@ -235,8 +242,12 @@ int op_remap(struct worker *w)
 	prot = m->prot[model_piece(va)];
 	model_save(m, va, kept, &saved);
 	m->mmaps++;
+	to = 0;
+	SAY("mremap from", m, va, len, 1);
 	err = CALL(gm_as_remap(&m->as->as, va, len, new_len, may_move, &to));
 	m->mmaps--;
+	SAY("mremap from", m, va, len, err);
+	SAY("mremap to", m, to, new_len, err);
 	if (err) {
 		SIM_CHECK(err == -ENOMEM || err == -EFAULT || err == -EBUSY,
 			  "mremap: error %d", err);
@@ -269,9 +280,12 @@ int op_sys_remap(struct worker *w)
 		return OP_SKIPPED;
 	}
 	model_save(m, va, len, &saved);
+	SAY("sys mremap fr", m, va, len, 1);
+	SAY("sys mremap to", m, to, len, 1);
 	sim_sys_mremap(m->as, va, to, len, ev);
 	sim_event_wait(&ev[0]);
 	sim_event_wait(&ev[1]);
+	SAY("sys mremap to", m, to, len, 0);
 	model_unmap(m, &from, va, len);
 	model_changed(m, &from);
 	model_restore(m, to, &saved);

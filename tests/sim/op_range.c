@@ -88,6 +88,7 @@ int op_dontneed(struct worker *w)
 	model_expect(m, va, NULL, len);
 	err = CALL(gm_as_advise(&m->as->as, GM_NODE_NONE, va, len,
 				GM_DONTNEED));
+	SAY("dontneed", m, va, len, err);
 	if (err)
 		torture_error_range(m, va, len, err, "a discard");
 	discarded(m, va, len, err);
@@ -121,6 +122,7 @@ int op_sys_dontneed(struct worker *w)
 	if (!discard_begin(m, va, len))
 		return OP_SKIPPED;
 	model_expect(m, va, NULL, len);
+	SAY("sys dontneed", m, va, len, 0);
 	sim_sys_dontneed(m->as, va, len, &ev);
 	sim_event_wait(&ev);
 	/* It has nobody to tell if it fails. */
@@ -186,6 +188,8 @@ int op_memcpy(struct worker *w)
 		return OP_SKIPPED;
 	model_expect(m, dst, bytes, len);
 	err = CALL(gm_as_copy(&m->as->as, node, dst, src, len));
+	SAY("memcpy to", m, dst, len, err);
+	SAY("memcpy from", m, src, len, node);
 	if (err && err != -EINVAL) {
 		if (sim.current->has_error && err == -EHWPOISON)
 			torture_error_range(m, GM_MIN(dst, src),

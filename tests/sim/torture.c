@@ -14,6 +14,7 @@
 
 struct torture t;
 struct torture_totals totals;
+bool torture_trace;
 
 #define TORTURE_OP_NAME(name, weight, fn) [OP_##name] = #name,
 static const char *const op_names[NR_OPS] = { TORTURE_OPS(TORTURE_OP_NAME) };
@@ -109,6 +110,16 @@ struct sim_ctx *pick_ctx(struct model *m)
 			return ctx;
 	}
 	return NULL;
+}
+
+void torture_say(const char *what, const struct model *m, uint64_t va,
+		 uint64_t len, int err)
+{
+	printf("%8lu %3u %-14s as %u %#lx-%#lx (%lu+%lu): %d\n",
+	       (unsigned long)sim.steps, sim.current->id, what, m->as->index,
+	       (unsigned long)va, (unsigned long)(va + len),
+	       (unsigned long)model_slot(va),
+	       (unsigned long)((len + GM_PAGE_MASK) >> GM_PAGE_SHIFT), err);
 }
 
 /* --- a run ------------------------------------------------------------------ */
@@ -399,6 +410,7 @@ int main(int argc, char **argv)
 	catch_signals();
 	sim.on_violation = say_replay;
 	clock_gettime(CLOCK_MONOTONIC, &a);
+	torture_trace = options.trace;
 	if (options.replay)
 		one_run(options.seed, options.run_ops);
 	for (done = 0, run = 0; !options.replay && done < options.ops; run++) {
