@@ -216,6 +216,8 @@ static int mark_page(const struct gm_mark *m, uint64_t va)
 		gm_lock(&e->lock, GM_RANK_ENTRY);
 		err = gm_load(&r->dead) ? 0 : mark_locked(m, e);
 		gm_unlock(&e->lock, GM_RANK_ENTRY);
+	} else {
+		gm_host_error(err, "no memory for the directory");
 	}
 	gm_region_put(r);
 	return err;

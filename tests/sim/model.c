@@ -62,7 +62,7 @@ bool model_may_store(const struct model *m, uint64_t va)
 	const uint8_t *f = m->flags + model_off(va);
 	unsigned int i;
 
-	if (m->changing[model_slot(va)] == MODEL_NO_STORES)
+	if (m->changing[model_slot(va)] & MODEL_NO_STORES)
 		return false;
 	if (!model_flags(m, va))
 		return true;
@@ -78,6 +78,8 @@ void model_loaded(struct model *m, uint64_t va, uint64_t word, const char *who)
 	uint8_t got[8];
 	unsigned int i;
 
+	if (m->changing[model_slot(va)] & MODEL_LEAVING)
+		return;
 	memcpy(got, &word, 8);
 	for (i = 0; i < 8; i++) {
 		uint8_t *f = &m->flags[off + i];
@@ -192,8 +194,8 @@ void model_release(struct model *m, uint64_t va, uint64_t len, bool done)
 	}
 }
 
-bool model_change(struct model *m, uint64_t va, uint64_t len, bool no_stores,
-		  struct model_change *c)
+bool model_change(struct model *m, uint64_t va, uint64_t len,
+		  unsigned int how, struct model_change *c)
 {
 	uint64_t slot, i;
 
@@ -205,13 +207,12 @@ bool model_change(struct model *m, uint64_t va, uint64_t len, bool no_stores,
 	for (slot = c->first; slot < c->first + c->n; slot++) {
 		if (m->changing[slot] || m->claims[slot] || m->pins[slot])
 			return false;
-		for (i = 0; i < MODEL_WORDS && no_stores; i++)
+		for (i = 0; i < MODEL_WORDS && (how & MODEL_NO_STORES); i++)
 			if (m->writers[slot * MODEL_WORDS + i])
 				return false;
 	}
 	for (i = 0; i < c->n; i++) {
-		m->changing[c->first + i] =
-			no_stores ? MODEL_NO_STORES : MODEL_CHANGING;
+		m->changing[c->first + i] = (uint8_t)how;
 		m->changed_at[c->first + i] = sim.steps;
 		c->gen[i] = m->gen[c->first + i];
 	}

@@ -113,7 +113,7 @@ int op_munmap(struct worker *w)
 	if (!pick_run(m, 10, &va, &len))
 		return OP_SKIPPED;
 	cut_run(&va, &len, sim_chance(4) ? SIM_PIECE : GM_PAGE_SIZE);
-	if (!model_change(m, va, len, false, &c))
+	if (!model_change(m, va, len, MODEL_LEAVING, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
 	SAY("munmap", m, va, len, 1);
@@ -147,7 +147,7 @@ int op_sys_munmap(struct worker *w)
 	if (!pick_run(m, 6, &va, &len))
 		return OP_SKIPPED;
 	cut_run(&va, &len, sim_chance(3) ? SIM_PIECE : GM_PAGE_SIZE);
-	if (!all_tracked(m, va, len) || !model_change(m, va, len, false, &c))
+	if (!all_tracked(m, va, len) || !model_change(m, va, len, MODEL_LEAVING, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
 	SAY("sys munmap", m, va, len, 1);
@@ -171,7 +171,7 @@ int op_protect(struct worker *w)
 	if (!pick_run(m, 6, &va, &len))
 		return OP_SKIPPED;
 	cut_run(&va, &len, sim_chance(6) ? SIM_PIECE : GM_PAGE_SIZE);
-	if (!model_change(m, va, len, true, &c))
+	if (!model_change(m, va, len, MODEL_NO_STORES, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
 	SAY("mprotect", m, va, len, (int)prot);
@@ -199,7 +199,7 @@ int op_sys_protect(struct worker *w)
 	for (at = va; at < va + len; at += SIM_PIECE)
 		if (m->prot[model_piece(at)] != 3)
 			return OP_SKIPPED;
-	if (!model_change(m, va, len, false, &c))
+	if (!model_change(m, va, len, MODEL_CHANGING, &c))
 		return OP_SKIPPED;
 	sim_sys_mprotect(m->as, va, len, sim_chance(2) ? GM_PROT_READ : 0);
 	for (i = 0; i < n; i++)
@@ -236,7 +236,7 @@ int op_remap(struct worker *w)
 	if (!pick_movable(m, &va, &len))
 		return OP_SKIPPED;
 	new_len = (1 + sim_below(8)) * GM_PAGE_SIZE;
-	if (!model_change(m, va, len, true, &c))
+	if (!model_change(m, va, len, MODEL_NO_STORES | MODEL_LEAVING, &c))
 		return OP_SKIPPED;
 	kept = GM_MIN(len, new_len);
 	prot = m->prot[model_piece(va)];
@@ -273,9 +273,9 @@ int op_sys_remap(struct worker *w)
 	if (!pick_movable(m, &va, &len) || !all_tracked(m, va, len))
 		return OP_SKIPPED;
 	to = pick_free(m, len);
-	if (!to || !model_change(m, va, len, true, &from))
+	if (!to || !model_change(m, va, len, MODEL_NO_STORES | MODEL_LEAVING, &from))
 		return OP_SKIPPED;
-	if (!model_change(m, to, len, true, &dest)) {
+	if (!model_change(m, to, len, MODEL_NO_STORES, &dest)) {
 		model_changed(m, &from);
 		return OP_SKIPPED;
 	}

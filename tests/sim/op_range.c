@@ -9,7 +9,7 @@
 /* An error of a hint: the node may be full, unknown, on its way out. */
 static void hint_error(struct model *m, uint64_t va, uint64_t len, int err)
 {
-	if (err == -ENOMEM || err == -EINVAL)
+	if (err == -ENOMEM || err == -EINVAL || err == -ENODEV)
 		return;
 	torture_error_range(m, va, len, err, "a hint");
 }
@@ -190,7 +190,7 @@ int op_memcpy(struct worker *w)
 	err = CALL(gm_as_copy(&m->as->as, node, dst, src, len));
 	SAY("memcpy to", m, dst, len, err);
 	SAY("memcpy from", m, src, len, node);
-	if (err && err != -EINVAL) {
+	if (err && err != -EINVAL && err != -ENODEV) {
 		if (sim.current->has_error && err == -EHWPOISON)
 			torture_error_range(m, GM_MIN(dst, src),
 					    GM_MAX(dst, src) + len -
