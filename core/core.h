@@ -6,6 +6,7 @@
  *
  *	(A) atomic
  *	(C) constant after creation
+ *	(D) the device's lock
  *	(E) the lock of the entry that the object belongs to
  *	(H) the host's
  *	(M) the machine lock
@@ -52,6 +53,8 @@ enum gm_page_list {
 	GM_PAGE_NOWHERE, /* in the hands of one thread, or a host place */
 	GM_PAGE_FREE,
 	GM_PAGE_ACTIVE,
+	GM_PAGE_STUCK, /* data given up, but the XPU may still have it mapped */
+	GM_PAGE_COLLECTED, /* free, and its range is being unregistered */
 };
 
 enum gm_page_flags {
@@ -66,7 +69,7 @@ enum gm_page_flags {
  * @link: on a list of the node
  * @next: the next copy of the same virtual page
  * @entry: the entry whose data it holds, NULL if none
- * @dir: the directory of that entry
+ * @dir: the directory of that entry, or, stuck, of the one it was for
  * @va: where the XPU has, had or will have it mapped
  * @addr: device address; for a host place, the host's
  * @nid: its node
@@ -100,6 +103,8 @@ enum gm_entry_flags {
 	GM_ENTRY_PREFERRED = 1 << 3, /* for the node in @node */
 };
 
+#define GM_ENTRY_OWN_PROT 0x80
+
 /**
  * struct gm_entry - the logical mapping of one 2 MiB virtual page
  * @lock: of this entry; its holder may copy
@@ -109,15 +114,17 @@ enum gm_entry_flags {
  * @node: of GM_ENTRY_PINNED or GM_ENTRY_PREFERRED
  * @state: enum gm_page_state; read without the lock only as a hint
  * @flags: enum gm_entry_flags
- * @prot: rights of the program, GM_PROT_*
+ * @prot: rights of the program, GM_PROT_* | GM_ENTRY_OWN_PROT; 0: the
+ *	directory's
  * @holder: the processor that got it last: a context index, 0 for the CPU
  * @pingpong: how often in a row it has changed hands within its residence
  *
  * Modified, with no copy listed: the CPU has it mapped and the page table is
  * the truth. Modified with one copy: that one, a host place (evicted, or not
  * yet wanted by the CPU) or an XPU's page. Shared: at least two copies, at
- * most one of them a host place, every mapping read-only, none on the CPU. In
- * all other states no copy is listed.
+ * most one of them a host place, every mapping read-only, none on the CPU.
+ * Fragmented with a copy: that copy still has to be put in place. In all
+ * other states no copy is listed.
  */
 struct gm_entry {
 	struct gm_lock lock;
@@ -144,15 +151,15 @@ struct gm_leaf {
  * @as: the address space
  * @nr_slots: its size in pages
  * @fresh: the state of entries that nobody has touched
- * @prot: the rights with which it was made
+ * @prot: the rights of entries that have none of their own
  * @leaves: made when first touched, published by compare-and-swap
  */
 struct gm_dir {
 	uint32_t refs; /* (A) */
 	struct gm_as *as; /* (C) */
 	uint64_t nr_slots; /* (C) */
-	uint8_t fresh; /* (A) */
-	uint8_t prot; /* (C) */
+	uint8_t fresh; /* (C) */
+	uint8_t prot; /* (A) */
 	struct gm_leaf *leaves[]; /* (A) */
 };
 
@@ -166,6 +173,7 @@ struct gm_dir {
  * @dead: it is no longer in the table; whoever finds this, with an entry
  *	locked, starts anew
  * @dying: on the address space's list until it is torn down
+ * @next_gone: the next one that left in the same change
  *
  * Never changed: splitting, trimming and moving make new windows on the same
  * directory, so entries never move.
@@ -178,11 +186,13 @@ struct gm_region {
 	uint32_t refs; /* (A) */
 	uint8_t dead; /* (A) */
 	struct gm_list dying; /* (S) */
+	struct gm_region *next_gone; /* of the thread that removed it */
 };
 
 /* All regions in the order of their addresses. Replaced whole. */
 struct gm_region_table {
 	uint32_t nr;
+	uint32_t room;
 	struct gm_region *regions[];
 };
 
@@ -219,13 +229,13 @@ struct gm_as {
 	struct gm_region_table *table; /* (R) */
 	struct gm_list dying; /* (S) */
 	struct gm_waitq changed;
-	struct gm_ctx *ctxs[GM_MAX_CTX + 1]; /* (R), changed under (M+S) */
-	uint32_t nr_ctxs; /* (M+S) */
+	struct gm_ctx *ctxs[GM_MAX_CTX + 1]; /* (R) */
+	uint32_t nr_ctxs; /* (S) */
 	struct gm_host_as host; /* (H) */
 };
 
 struct gm_physmem {
-	struct gm_list link; /* (M) */
+	struct gm_list link; /* (D) */
 	uint64_t begin; /* (C) */
 	uint64_t end; /* (C) */
 	struct gm_page *pages; /* (C) */
@@ -237,6 +247,7 @@ struct gm_physmem {
  * @free: pages to be had
  * @active: pages in use, in LRU-FIFO order: the next victim first. On a host
  *	node: the replicas that can be dropped.
+ * @stuck: pages that wait for their context's reset or detach
  * @changed: woken when pages were freed or an eviction has ended
  * @dev: the device, NULL for host memory
  * @nid: its id
@@ -245,6 +256,7 @@ struct gm_physmem {
  * @nr_active: on @active
  * @nr_wired: those of them that are wired
  * @nr_busy: those of them that an evictor has chosen
+ * @nr_hand: in the hands of a thread: soon active or free
  * @max_active: host: the budget of replicas
  * @stats: what has happened here
  */
@@ -252,6 +264,7 @@ struct gm_node {
 	struct gm_lock lock;
 	struct gm_list free; /* (N) */
 	struct gm_list active; /* (N) */
+	struct gm_list stuck; /* (N) */
 	struct gm_waitq changed;
 	struct gm_dev *dev; /* (C) */
 	int nid; /* (C) */
@@ -260,19 +273,29 @@ struct gm_node {
 	uint64_t nr_active; /* (N) */
 	uint64_t nr_wired; /* (N) */
 	uint64_t nr_busy; /* (N) */
+	uint64_t nr_hand; /* (N) */
 	uint64_t max_active; /* (A) */
 	struct gm_stats stats; /* (A) */
 };
 
+enum gm_dev_health {
+	GM_DEV_WELL,
+	GM_DEV_DEAD, /* no longer obeys; what can be read is saved */
+	GM_DEV_LOST, /* its memory is gone */
+};
+
 struct gm_dev {
+	struct gm_lock lock;
 	struct gm_dev_ops ops; /* (C), missing optional ones NULL */
 	void *data; /* (C) */
 	char name[32]; /* (C) */
 	unsigned int caps; /* (C) */
 	struct gm_node *node; /* (C) */
-	struct gm_list physmem; /* (M) */
-	uint32_t attached; /* (M) */
-	uint8_t lost; /* (A) */
+	struct gm_list physmem; /* (D) */
+	uint32_t attached; /* (D) */
+	uint8_t health; /* (A) enum gm_dev_health */
+	uint32_t pins; /* (M) threads that settle it */
+	uint8_t settled; /* (D) its pages have been given up */
 };
 
 /* All there is. One in a process; the simulated machine resets it. */
@@ -281,17 +304,20 @@ struct gm_machine {
 	struct gm_node *nodes[GM_MAX_NODES]; /* (A), changed under (M) */
 	struct gm_dev *devs[GM_MAX_DEVS]; /* (M) */
 	int nr_host_nodes; /* (C) */
+	uint32_t unsettled; /* (A) devices died and their pages wait for it */
 };
 
 extern struct gm_machine gm_machine;
 
 /* What an entry can meet; the rows of GM_COVER(). */
-#define GM_EVENTS(X)                                                         \
-	X(CPU_FAULT)                                                         \
-	X(XPU_READ) X(XPU_WRITE) X(EVICT) X(DROP_REPLICA) X(PREFETCH_HOST)   \
-		X(PREFETCH_XPU) X(DISCARD) X(DISCARD_PART) X(COPY_FROM)      \
-			X(COPY_OVER) X(COPY_INTO) X(PIN) X(PROTECT) X(UNMAP) \
-				X(CUT) X(REMAP) X(RESET) X(LOST) X(DETACH)
+#define GM_EVENTS(X)                                                          \
+	X(CPU_FAULT)                                                          \
+	X(XPU_READ)                                                           \
+	X(XPU_WRITE)                                                          \
+	X(EVICT) X(DROP_REPLICA) X(PREFETCH_HOST) X(PREFETCH_XPU) X(DISCARD)  \
+		X(DISCARD_PART) X(COPY_FROM) X(COPY_OVER) X(COPY_INTO) X(PIN) \
+			X(PROTECT) X(UNMAP) X(CUT) X(REMAP) X(RESET) X(LOST)  \
+				X(DETACH)
 #define GM_EVENT_ENUM(name) GM_ON_##name,
 enum gm_entry_event { GM_EVENTS(GM_EVENT_ENUM) GM_NR_EVENTS };
 #undef GM_EVENT_ENUM

@@ -157,7 +157,7 @@ int gm_dev_create(const struct gm_dev_ops *ops, void *data, const char *name,
  * @dev: the device
  *
  * Context: Any thread of the driver that is not inside an operator. Takes the
- * machine lock.
+ * machine lock and the device's.
  * Return: 0; -EBUSY while it is attached to an address space or has memory
  * registered.
  */
@@ -181,7 +181,7 @@ int gm_dev_node(const struct gm_dev *dev);
  * May be called again, also while the device is in use, with ranges that do
  * not overlap earlier ones.
  *
- * Context: Any thread. Takes the machine lock and the node's lock.
+ * Context: Any thread. Takes the device's lock and the node's.
  * Return: 0; -EINVAL if the range is empty, not aligned to GM_PAGE_SIZE or
  * wraps around; -EEXIST if it overlaps a registered range; -ENOMEM.
  */

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * events.c - what userfaultfd tells, and who serves it
+ *
+ *	reader	reads, sorts, queues; nothing else, so that it can never wait
+ *		for anybody who waits for it
+ *	workers	serve faults
+ *	server	tells the core of unmaps, moves and discards, in their order
+ *
+ * While an event is unread, the kernel refuses UFFDIO_MOVE with EAGAIN, and
+ * the program's munmap() or madvise() has not returned. So a worker that gets
+ * EAGAIN waits until the reader has read more events. And once it has
+ * returned, the program's next touch must find what the call promised: a
+ * fault waits until the events that were read before it have been served.
+ */
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sys.h"
+#include "uffd.h"
+#include "user.h"
+
+#define NR_FAULTS 1024U
+#define NR_EVENTS (1U << 18)
+#define NR_MSGS 16
+#define NR_MUTES 64
+#define WAIT_NS 2000000ULL
+
+/**
+ * struct fault - threads of the program that wait in one page
+ * @va: where the last of them is
+ * @tid: which it is
+ * @write: one of them wants to write
+ * @after: events that had been read before
+ */
+struct fault {
+	uint64_t va;
+	uint32_t tid;
+	uint8_t write;
+	uint32_t after;
+};
+
+struct event {
+	uint64_t start;
+	uint64_t end;
+	uint64_t to;
+	uint8_t type;
+};
+
+/**
+ * struct mute - an event of our own doing
+ * @exact: one REMOVE of exactly this range; otherwise UNMAPs and REMAPs in it
+ */
+struct mute {
+	uint64_t start;
+	uint64_t end;
+	bool exact;
+};
+
+/**
+ * struct events - queues and counts
+ * @faults: a ring; @nr_faults of them from @first on
+ * @overflow: faults were dropped; all who wait are to be woken and try again
+ * @busy: the page that each worker serves
+ * @posted: futex of the workers
+ * @ring: events, from @served to @seen
+ * @seen: events read
+ * @served: events that the core knows of
+ * @waiters: threads that wait for @seen, @served
+ * @bell: a page whose discarding makes an event
+ */
+static struct {
+	struct gm_as *as;
+	struct gm_lock lock;
+	struct fault faults[NR_FAULTS]; /* (lock) */
+	unsigned int first; /* (lock) */
+	unsigned int nr_faults; /* (lock) */
+	bool overflow; /* (lock) */
+	uint64_t busy[GM_MAX_WORKERS]; /* (lock) */
+	uint32_t posted; /* (A) */
+	uint32_t idle; /* (A) */
+	struct event *ring; /* between the two counts */
+	uint32_t seen; /* (A) */
+	uint32_t served; /* (A) */
+	uint32_t seen_waiters; /* (A) */
+	uint32_t served_waiters; /* (A) */
+	struct gm_lock mute_lock;
+	struct mute mutes[NR_MUTES]; /* (mute_lock) */
+	uint64_t bell; /* (C) */
+} ev;
+
+#define SLOT(va) ((va) & ~GM_PAGE_MASK)
+
+static int make_bell(void)
+{
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	void *p = gm_sys_mmap(0, GM_SMALL_PAGE, PROT_READ | PROT_WRITE, 0);
+
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	ev.bell = (uint64_t)p;
+	reg.range.start = ev.bell;
+	reg.range.len = GM_SMALL_PAGE;
+	if (gm_sys_madvise(ev.bell, GM_SMALL_PAGE, MADV_DONTFORK) ||
+	    gm_sys_ioctl(gm_user.fd_region, UFFDIO_REGISTER, &reg))
+		return gm_host_error(-errno, "cannot watch memory");
+	return 0;
+}
+
+int gm_events_init(struct gm_as *as)
+{
+	int rc;
+
+	memset(&ev, 0, sizeof(ev));
+	ev.as = as;
+	ev.ring = gm_sys_mmap(0, NR_EVENTS * sizeof(*ev.ring),
+			      PROT_READ | PROT_WRITE, MAP_NORESERVE);
+	if (ev.ring == MAP_FAILED) {
+		ev.ring = NULL;
+		return gm_host_error(-ENOMEM, "no memory");
+	}
+	rc = make_bell();
+	if (rc)
+		gm_events_exit();
+	return rc;
+}
+
+void gm_events_exit(void)
+{
+	struct uffdio_range range = { ev.bell, GM_SMALL_PAGE };
+
+	if (ev.bell) {
+		ioctl(gm_user.fd_region, UFFDIO_UNREGISTER, &range);
+		gm_sys_munmap(ev.bell, GM_SMALL_PAGE);
+	}
+	if (ev.ring)
+		gm_sys_munmap((uint64_t)ev.ring, NR_EVENTS * sizeof(*ev.ring));
+	ev.bell = 0;
+	ev.ring = NULL;
+}
+
+/* --- events of our own doing -------------------------------------------- */
+
+static void add_mute(uint64_t start, uint64_t end, bool exact)
+{
+	int i;
+
+	for (;;) {
+		gm_lock_raw(&ev.mute_lock);
+		for (i = 0; i < NR_MUTES && ev.mutes[i].end; i++)
+			;
+		if (i < NR_MUTES)
+			ev.mutes[i] = (struct mute){ start, end, exact };
+		gm_unlock_raw(&ev.mute_lock);
+		if (i < NR_MUTES)
+			return;
+		/* As many are under way: each ends by itself. */
+		gm_host_sleep_until(gm_host_now() + 50000);
+	}
+}
+
+static bool drop_mute(uint64_t start, uint64_t end, bool exact)
+{
+	bool found = false;
+	int i;
+
+	gm_lock_raw(&ev.mute_lock);
+	for (i = 0; i < NR_MUTES && !found; i++) {
+		if (ev.mutes[i].start == start && ev.mutes[i].end == end &&
+		    ev.mutes[i].exact == exact) {
+			ev.mutes[i].end = 0;
+			found = true;
+		}
+	}
+	gm_unlock_raw(&ev.mute_lock);
+	return found;
+}
+
+static bool inside_mute(uint64_t start, uint64_t end)
+{
+	bool found = false;
+	int i;
+
+	gm_lock_raw(&ev.mute_lock);
+	for (i = 0; i < NR_MUTES && !found; i++)
+		found = !ev.mutes[i].exact && start >= ev.mutes[i].start &&
+			end <= ev.mutes[i].end;
+	gm_unlock_raw(&ev.mute_lock);
+	return found;
+}
+
+/*
+ * The system call that makes the events returns when they have been read, so
+ * the reader finds the mute while it is there.
+ */
+void gm_events_mute(uint64_t start, uint64_t end)
+{
+	add_mute(start, end, false);
+}
+
+void gm_events_unmute(uint64_t start, uint64_t end)
+{
+	drop_mute(start, end, false);
+}
+
+int gm_events_zap(uint64_t va, uint64_t len)
+{
+	int rc;
+
+	add_mute(va, va + len, true);
+	rc = gm_sys_madvise(va, len, MADV_DONTNEED_LOCKED);
+	if (rc)
+		rc = -errno;
+	/* Nothing to drop if the reader had it. */
+	drop_mute(va, va + len, true);
+	return rc;
+}
+
+/* --- the reader --------------------------------------------------------- */
+
+static void post(void)
+{
+	gm_add(&ev.posted, 1);
+	if (__atomic_load_n(&ev.idle, __ATOMIC_SEQ_CST))
+		gm_futex_wake(&ev.posted, 1);
+}
+
+static void queue_fault(const struct uffd_msg *msg)
+{
+	struct fault fault = {
+		.va = msg->arg.pagefault.address,
+		.tid = msg->arg.pagefault.feat.ptid,
+		.write = !!(msg->arg.pagefault.flags &
+			    UFFD_PAGEFAULT_FLAG_WRITE),
+		.after = ev.seen,
+	};
+	unsigned int i;
+	struct fault *f;
+
+	gm_lock_raw(&ev.lock);
+	for (i = 0; i < ev.nr_faults; i++) {
+		f = &ev.faults[(ev.first + i) % NR_FAULTS];
+		if (SLOT(f->va) == SLOT(fault.va)) {
+			fault.write |= f->write;
+			*f = fault;
+			break;
+		}
+	}
+	if (i == ev.nr_faults && i < NR_FAULTS)
+		ev.faults[(ev.first + ev.nr_faults++) % NR_FAULTS] = fault;
+	else if (i == NR_FAULTS)
+		ev.overflow = true;
+	gm_unlock_raw(&ev.lock);
+	post();
+}
+
+/* A library thread that copies a page out found a hole in it: see there. */
+static bool own_fault(const struct uffd_msg *msg)
+{
+	struct gm_thread *thread =
+		gm_thread_by_tid((pid_t)msg->arg.pagefault.feat.ptid);
+	struct uffdio_zeropage zero = {
+		.range = { msg->arg.pagefault.address & ~(GM_SMALL_PAGE - 1),
+			   GM_SMALL_PAGE },
+	};
+
+	if (!thread)
+		return false;
+	if (gm_load(&thread->copying) != SLOT(zero.range.start))
+		gm_host_bug(__FILE__, __LINE__,
+			    "a thread of the library touches unified memory");
+	/* EAGAIN: an event is pending, which we read next. It faults again. */
+	if (ioctl(gm_user.fd_region, UFFDIO_ZEROPAGE, &zero))
+		ioctl(gm_user.fd_region, UFFDIO_WAKE, &zero.range);
+	return true;
+}
+
+static void push_event(uint8_t type, uint64_t start, uint64_t end, uint64_t to)
+{
+	uint32_t seen = ev.seen, served;
+
+	/* Full only if 2^18 calls of the program outran the core. */
+	while (seen - (served = gm_load(&ev.served)) == NR_EVENTS) {
+		gm_add(&ev.served_waiters, 1);
+		gm_futex_wait(&ev.served, served, WAIT_NS);
+		__atomic_fetch_sub(&ev.served_waiters, 1, __ATOMIC_SEQ_CST);
+	}
+	ev.ring[seen % NR_EVENTS] = (struct event){ start, end, to, type };
+}
+
+/* Returns true if this was the bell. */
+static bool queue_event(const struct uffd_msg *msg)
+{
+	uint64_t start = msg->arg.remove.start, end = msg->arg.remove.end;
+	uint64_t to = 0;
+	uint8_t type = msg->event;
+
+	if (type == UFFD_EVENT_REMAP) {
+		start = msg->arg.remap.from;
+		end = start + msg->arg.remap.len;
+		to = msg->arg.remap.to;
+	}
+	if (start == ev.bell ||
+	    (type == UFFD_EVENT_REMOVE ? drop_mute(start, end, true) :
+					 inside_mute(start, end)))
+		type = 0; /* ours */
+	push_event(type, start, end, to);
+	__atomic_store_n(&ev.seen, ev.seen + 1, __ATOMIC_SEQ_CST);
+	gm_futex_wake(&ev.seen, INT_MAX);
+	return start == ev.bell;
+}
+
+/* Ends only when the bell was read: whoever rings it waits for that. */
+void gm_events_reader(struct gm_thread *self)
+{
+	struct uffd_msg msgs[NR_MSGS];
+	bool stop = false;
+	ssize_t got;
+	int i;
+
+	while (!stop) {
+		got = read(gm_user.fd_region, msgs, sizeof(msgs));
+		if (got < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (got <= 0)
+			gm_host_bug(__FILE__, __LINE__,
+				    "userfaultfd cannot be read");
+		for (i = 0; i < (int)(got / (ssize_t)sizeof(msgs[0])); i++) {
+			if (msgs[i].event != UFFD_EVENT_PAGEFAULT)
+				stop |= queue_event(&msgs[i]);
+			else if (!own_fault(&msgs[i]))
+				queue_fault(&msgs[i]);
+		}
+	}
+}
+
+uint32_t gm_events_seen(void)
+{
+	return __atomic_load_n(&ev.seen, __ATOMIC_SEQ_CST);
+}
+
+/* Not for ever: a page that changes under a move gives EAGAIN, but no event. */
+void gm_events_wait(uint32_t seen)
+{
+	gm_futex_wait(&ev.seen, seen, WAIT_NS);
+}
+
+/* --- the server --------------------------------------------------------- */
+
+static void serve_event(const struct event *event)
+{
+	uint64_t len = event->end - event->start;
+
+	switch (event->type) {
+	case UFFD_EVENT_REMOVE:
+		gm_as_discard(ev.as, event->start, len);
+		break;
+	case UFFD_EVENT_UNMAP:
+		gm_as_unmapped(ev.as, event->start, len);
+		gm_range_forget(event->start, len);
+		break;
+	case UFFD_EVENT_REMAP:
+		gm_range_adopt(event->to, len);
+		gm_as_remapped(ev.as, event->start, event->to, len);
+		gm_range_forget(event->start, len);
+		break;
+	}
+}
+
+void gm_events_server(struct gm_thread *self)
+{
+	uint32_t seen;
+
+	while (!gm_threads_stopping()) {
+		seen = gm_events_seen();
+		if (seen == ev.served) {
+			gm_futex_wait(&ev.seen, seen, 0);
+			continue;
+		}
+		serve_event(&ev.ring[ev.served % NR_EVENTS]);
+		__atomic_fetch_add(&ev.served, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&ev.served_waiters, __ATOMIC_SEQ_CST))
+			gm_futex_wake(&ev.served, INT_MAX);
+	}
+}
+
+static void wait_served(uint32_t target)
+{
+	uint32_t served = __atomic_load_n(&ev.served, __ATOMIC_SEQ_CST);
+
+	if ((int32_t)(served - target) >= 0)
+		return;
+	__atomic_fetch_add(&ev.served_waiters, 1, __ATOMIC_SEQ_CST);
+	for (;;) {
+		served = __atomic_load_n(&ev.served, __ATOMIC_SEQ_CST);
+		if ((int32_t)(served - target) >= 0 || gm_threads_stopping())
+			break;
+		gm_futex_wait(&ev.served, served, WAIT_NS);
+	}
+	__atomic_fetch_sub(&ev.served_waiters, 1, __ATOMIC_SEQ_CST);
+}
+
+void gm_events_barrier(void)
+{
+	wait_served(gm_events_seen());
+}
+
+/* --- the workers -------------------------------------------------------- */
+
+static bool is_busy_locked(uint64_t slot)
+{
+	unsigned int i;
+
+	for (i = 0; i < gm_user.nr_workers; i++) {
+		if (ev.busy[i] == slot)
+			return true;
+	}
+	return false;
+}
+
+/* The oldest fault of a page that no other worker serves just now. */
+static bool take_fault(unsigned int self, struct fault *out)
+{
+	unsigned int i;
+	struct fault *f;
+
+	gm_lock_raw(&ev.lock);
+	ev.busy[self] = 0;
+	for (i = 0; i < ev.nr_faults; i++) {
+		f = &ev.faults[(ev.first + i) % NR_FAULTS];
+		if (!is_busy_locked(SLOT(f->va)))
+			break;
+	}
+	if (i == ev.nr_faults) {
+		gm_unlock_raw(&ev.lock);
+		return false;
+	}
+	*out = *f;
+	ev.busy[self] = SLOT(out->va);
+	for (; i > 0; i--)
+		ev.faults[(ev.first + i) % NR_FAULTS] =
+			ev.faults[(ev.first + i - 1) % NR_FAULTS];
+	ev.first = (ev.first + 1) % NR_FAULTS;
+	ev.nr_faults--;
+	gm_unlock_raw(&ev.lock);
+	return true;
+}
+
+/* Faults were dropped: wake everybody, and they fault again. */
+static void wake_dropped(void)
+{
+	struct uffdio_range all = { 1ULL << 20, (1ULL << 47) - (2ULL << 20) };
+	bool overflow;
+
+	gm_lock_raw(&ev.lock);
+	overflow = ev.overflow && !ev.nr_faults;
+	if (overflow)
+		ev.overflow = false;
+	gm_unlock_raw(&ev.lock);
+	if (overflow)
+		gm_sys_ioctl(gm_user.fd_region, UFFDIO_WAKE, &all);
+}
+
+/*
+ * The signal that broken memory gives, with the address, to the thread that
+ * faults. The entry stays as it is: a later touch may succeed.
+ */
+static void send_bus_error(const struct fault *fault)
+{
+	siginfo_t info;
+
+	memset(&info, 0, sizeof(info));
+	info.si_signo = SIGBUS;
+	info.si_code = BUS_ADRERR;
+	info.si_addr = (void *)fault->va;
+	syscall(SYS_rt_tgsigqueueinfo, getpid(), fault->tid, SIGBUS, &info);
+}
+
+static void serve_fault(const struct fault *fault)
+{
+	uint64_t slot = SLOT(fault->va);
+	int rc;
+
+	wait_served(fault->after);
+	rc = gm_cpu_fault(ev.as, fault->va,
+			  fault->write ? GM_WRITE : GM_READ);
+	switch (rc) {
+	case 0:
+		return;
+	case -EHWPOISON:
+		if (gm_host_cpu_poison(ev.as, slot) == 0)
+			return;
+		send_bus_error(fault);
+		break;
+	case -EFAULT: /* unmapped since: the kernel says so itself */
+	case -EACCES:
+	case -EAGAIN:
+		break;
+	default:
+		send_bus_error(fault);
+	}
+	gm_host_cpu_wake(ev.as, slot);
+}
+
+void gm_events_worker(struct gm_thread *self)
+{
+	struct fault fault;
+	uint32_t seen;
+
+	while (!gm_threads_stopping()) {
+		seen = gm_load(&ev.posted);
+		if (take_fault(self->index, &fault)) {
+			serve_fault(&fault);
+			continue;
+		}
+		wake_dropped();
+		__atomic_fetch_add(&ev.idle, 1, __ATOMIC_SEQ_CST);
+		gm_futex_wait(&ev.posted, seen, 0);
+		__atomic_fetch_sub(&ev.idle, 1, __ATOMIC_SEQ_CST);
+	}
+}
+
+void gm_events_ring(void)
+{
+	/* The reader sleeps in read(): an event of our own wakes it. */
+	if (ev.bell)
+		gm_sys_madvise(ev.bell, GM_SMALL_PAGE, MADV_DONTNEED);
+	gm_add(&ev.posted, 1);
+	gm_futex_wake(&ev.posted, INT_MAX);
+	gm_futex_wake(&ev.seen, INT_MAX);
+	gm_futex_wake(&ev.served, INT_MAX);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * user.h - what the files of the Linux process host share
+ */
+#ifndef GM_USER_H
+#define GM_USER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/core.h"
+#include "core/manager.h"
+
+#define GM_SMALL_PAGE 4096ULL
+#define GM_MAX_WORKERS 16
+#define GM_MAX_HOST_NODES 16
+/* Touched frames that only reclaim may take. */
+#define GM_RESERVE_FRAMES 16
+/* Zeroed frames beyond the reserve that are kept ready for first touches. */
+#define GM_ZEROED_FRAMES 32
+
+#if defined(__SANITIZE_THREAD__)
+#define GM_ARENA_BASE 0x550000000000ULL
+#else
+#define GM_ARENA_BASE 0x300000000000ULL
+#endif
+#define GM_ARENA_LEN (16ULL << 40)
+
+/* Thread-local data of a library that may be loaded late: never allocated. */
+#define GM_TLS __thread __attribute__((tls_model("initial-exec")))
+
+/**
+ * struct gm_user - the host's settings and files; one in a process
+ * @fd_region: userfaultfd of the regions: missing pages and events
+ * @fd_dock: userfaultfd of the dock: a destination of moves, without events
+ * @fd_pagemap: /proc/self/pagemap
+ * @fd_maps: /proc/self/maps
+ * @nr_nodes: host nodes
+ * @nr_workers: threads that serve faults
+ * @nr_helpers: threads that help in gm_host_parallel()
+ * @arena_base: where gm_mmap() looks for room
+ * @arena_len: bytes of it
+ * @ram: bytes of memory that the machine has
+ * @recycle: most pages kept with their memory for reuse
+ * @replicas: budget of replicas in pages
+ */
+struct gm_user {
+	int fd_region;
+	int fd_dock;
+	int fd_pagemap;
+	int fd_maps;
+	int nr_nodes;
+	unsigned int nr_workers;
+	unsigned int nr_helpers;
+	uint64_t arena_base;
+	uint64_t arena_len;
+	uint64_t ram;
+	uint64_t recycle;
+	uint64_t replicas;
+};
+
+extern struct gm_user gm_user;
+
+/* lock.c: as gm_lock(), but outside the order; for the host's own leaves. */
+void gm_lock_raw(struct gm_lock *l);
+void gm_unlock_raw(struct gm_lock *l);
+void gm_futex_wait(uint32_t *word, uint32_t seen, uint64_t timeout_ns);
+void gm_futex_wake(uint32_t *word, int n);
+/* Debug builds stop if a lock of @rank or later is held. */
+void gm_assert_below(enum gm_rank rank);
+
+/* init.c */
+/* Like gm_as_current(), but never makes the library ready. */
+struct gm_as *gm_as_if_ready(void);
+void gm_error_clear(void);
+int gm_user_probe(void);
+void gm_user_close(void);
+uint64_t gm_env_number(const char *name, uint64_t fallback, uint64_t max);
+
+/* fork.c */
+int gm_fork_init(void);
+bool gm_fork_is_child(void);
+
+/* threads.c */
+/*
+ * struct gm_thread - a thread of the library
+ * @copying: the region's page that it reads just now, 0 if none
+ */
+struct gm_thread {
+	pthread_t handle;
+	pid_t tid;
+	void (*run)(struct gm_thread *self);
+	unsigned int index;
+	uint64_t copying;
+};
+extern GM_TLS struct gm_thread *gm_self;
+int gm_threads_start(struct gm_as *as);
+void gm_threads_stop(void);
+bool gm_threads_stopping(void);
+struct gm_thread *gm_thread_by_tid(pid_t tid);
+
+/* events.c */
+int gm_events_init(struct gm_as *as);
+void gm_events_exit(void);
+void gm_events_reader(struct gm_thread *self);
+void gm_events_server(struct gm_thread *self);
+void gm_events_worker(struct gm_thread *self);
+/* Let the three above find that they are to stop. */
+void gm_events_ring(void);
+/* How many events have been read. Wait until there are more, or a while. */
+uint32_t gm_events_seen(void);
+void gm_events_wait(uint32_t seen);
+/* Wait until the events that have been read have reached the core. */
+void gm_events_barrier(void);
+/* Events of our own doing, which the core is not told. */
+void gm_events_mute(uint64_t start, uint64_t end);
+void gm_events_unmute(uint64_t start, uint64_t end);
+/* Empty a page of a region, page table included. */
+int gm_events_zap(uint64_t va, uint64_t len);
+void gm_events_fork_child(void);
+
+/* frames.c */
+int gm_frames_init(void);
+void gm_frames_exit(void);
+void gm_frames_keeper(struct gm_thread *self);
+void gm_frames_ring(void);
+int gm_frames_reserve(void);
+void gm_frames_discard(struct gm_page *page);
+/* Of internal use: a frame that need not be there. NULL if there is none. */
+struct gm_page *gm_frames_try_get(bool zeroed);
+
+/* memory.c */
+void gm_copy_calibrate(void);
+uint64_t gm_memory_headroom(void);
+void gm_memory_init(void);
+void gm_memory_exit(void);
+int gm_memory_of_node(int nid, uint64_t *total, uint64_t *free_bytes);
+int gm_memory_nr_nodes(void);
+int gm_memory_node_at(uint64_t addr);
+int gm_memory_populate(uint64_t addr, uint64_t len, int nid);
+
+/* range.c */
+int gm_range_init(void);
+void gm_range_exit(void);
+void gm_range_forget(uint64_t va, uint64_t len);
+void gm_range_adopt(uint64_t va, uint64_t len);
+
+/* vma.c */
+struct gm_vma {
+	uint64_t start;
+	uint64_t end;
+	unsigned int prot; /* PROT_* */
+	bool shared;
+	bool anonymous;
+};
+/* The mapping at @addr or the next one. -ENOENT: none follows. */
+int gm_vma_find(uint64_t addr, struct gm_vma *vma);
+/* 0 if all of the range is mapped with the rights @prot, else -EFAULT. */
+int gm_vma_check(uint64_t addr, uint64_t len, unsigned int prot);
+bool gm_vma_locked(uint64_t addr, uint64_t len);
+/* Bytes of [start, end) that hold something; and where the first such run is. */
+uint64_t gm_vma_present(uint64_t start, uint64_t end, uint64_t *from,
+			uint64_t *to);
+/* The first run of missing 4 KiB pages; false if there is none. */
+bool gm_vma_missing(uint64_t start, uint64_t end, uint64_t *from, uint64_t *to);
+bool gm_vma_huge(uint64_t start, uint64_t end);
+
+/* pagetable.c */
+bool gm_page_move_in_dock(uint64_t dst, uint64_t src);
+
+static inline struct gm_page *gm_page_of(struct gm_list *link)
+{
+	return (struct gm_page *)((char *)link -
+				  __builtin_offsetof(struct gm_page, link));
+}
+
+#endif /* GM_USER_H */
