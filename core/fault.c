@@ -347,8 +347,8 @@ static void wait_residence(struct gm_batch *b)
 	for (i = 0; i < b->n; i++) {
 		struct gm_fault *f = &b->faults[i];
 
-		if (f->outcome == GM_OUT_PENDING && f->exclusive &&
-		    f->entry->holder != who)
+		if (f->outcome == GM_OUT_PENDING && f->entry->holder != who &&
+		    (f->exclusive || gm_entry_on_cpu(f->entry)))
 			until = GM_MAX(until,
 				       gm_entry_resident_until(f->entry));
 	}

@@ -28,8 +28,9 @@ struct gm_page *gm_entry_host_copy(const struct gm_entry *e);
 struct gm_page *gm_entry_ctx_copy(const struct gm_entry *e, unsigned int ctx);
 /* Until when the processor that got it last may keep it. */
 uint64_t gm_entry_resident_until(const struct gm_entry *e);
-/* A processor (context index, 0 the CPU) has got it by a fault. */
-void gm_entry_got_locked(struct gm_entry *e, unsigned int who);
+/* A processor (context index, 0 the CPU) has got it, by a fault or a hint:
+ * only what it asked for itself is it given time to use. */
+void gm_entry_got_locked(struct gm_entry *e, unsigned int who, int hint);
 /* The CPU has it mapped, as far as the directory knows. */
 int gm_entry_on_cpu(const struct gm_entry *e);
 /* Link and unlink a copy and set the state that follows; the page's node
