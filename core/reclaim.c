@@ -172,9 +172,14 @@ static unsigned int evict(struct gm_victim *v, unsigned int n)
 		if (v[i].locked)
 			pages[nr++] = v[i].page;
 	gm_pages_unmap(pages, nr, status);
-	for (i = 0, nr = 0; i < n; i++)
-		if (v[i].locked && status[nr++] == 0)
-			freed += !gm_evict_locked(v[i].page, &v[i].host);
+	for (i = 0, nr = 0; i < n; i++) {
+		if (!v[i].locked || status[nr++])
+			continue;
+		if (gm_evict_locked(v[i].page, &v[i].host))
+			continue;
+		gm_page_free(v[i].page);
+		freed++;
+	}
 	return freed;
 }
 

@@ -212,13 +212,17 @@ static void coordinate(void)
 	torture_check();
 }
 
-static void check_refused_exit(void)
+static void end_address_spaces(void)
 {
-	unsigned int a;
+	unsigned int a, i;
 
 	for (a = 0; a < t.cfg.nr_as; a++) {
 		gm_as_exit(&t.m[a]->as->as);
 		SIM_CHECK(!sim.current->nr_held, "as_exit: a lock is held");
+		/* The exit has detached what was still attached. */
+		for (i = 0; i < SIM_MAX_DEVS; i++)
+			if (sim.devs[i] && sim.devs[i]->ctxs[a])
+				sim_ctx_free(sim.devs[i]->ctxs[a]);
 		model_free(t.m[a]);
 		sim_as_free(sim.as[a]);
 		t.m[a] = NULL;
@@ -257,7 +261,7 @@ static void run_main(void *arg)
 		torture_devices_end();
 	if (sim_chance(2))
 		torture_check();
-	check_refused_exit();
+	end_address_spaces();
 	torture_devices_end();
 	gm_machine_exit();
 }
