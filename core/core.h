@@ -6,6 +6,7 @@
  *
  *	(A) atomic
  *	(C) constant after creation
+ *	(D) the device's lock
  *	(E) the lock of the entry that the object belongs to
  *	(H) the host's
  *	(M) the machine lock
@@ -53,6 +54,7 @@ enum gm_page_list {
 	GM_PAGE_FREE,
 	GM_PAGE_ACTIVE,
 	GM_PAGE_STUCK, /* data given up, but the XPU may still have it mapped */
+	GM_PAGE_COLLECTED, /* free, and its range is being unregistered */
 };
 
 enum gm_page_flags {
@@ -67,7 +69,7 @@ enum gm_page_flags {
  * @link: on a list of the node
  * @next: the next copy of the same virtual page
  * @entry: the entry whose data it holds, NULL if none
- * @dir: the directory of that entry
+ * @dir: the directory of that entry, or, stuck, of the one it was for
  * @va: where the XPU has, had or will have it mapped
  * @addr: device address; for a host place, the host's
  * @nid: its node
@@ -171,6 +173,7 @@ struct gm_dir {
  * @dead: it is no longer in the table; whoever finds this, with an entry
  *	locked, starts anew
  * @dying: on the address space's list until it is torn down
+ * @next_gone: the next one that left in the same change
  *
  * Never changed: splitting, trimming and moving make new windows on the same
  * directory, so entries never move.
@@ -183,11 +186,13 @@ struct gm_region {
 	uint32_t refs; /* (A) */
 	uint8_t dead; /* (A) */
 	struct gm_list dying; /* (S) */
+	struct gm_region *next_gone; /* of the thread that removed it */
 };
 
 /* All regions in the order of their addresses. Replaced whole. */
 struct gm_region_table {
 	uint32_t nr;
+	uint32_t room;
 	struct gm_region *regions[];
 };
 
@@ -224,13 +229,13 @@ struct gm_as {
 	struct gm_region_table *table; /* (R) */
 	struct gm_list dying; /* (S) */
 	struct gm_waitq changed;
-	struct gm_ctx *ctxs[GM_MAX_CTX + 1]; /* (R), changed under (M+S) */
-	uint32_t nr_ctxs; /* (M+S) */
+	struct gm_ctx *ctxs[GM_MAX_CTX + 1]; /* (R) */
+	uint32_t nr_ctxs; /* (S) */
 	struct gm_host_as host; /* (H) */
 };
 
 struct gm_physmem {
-	struct gm_list link; /* (M) */
+	struct gm_list link; /* (D) */
 	uint64_t begin; /* (C) */
 	uint64_t end; /* (C) */
 	struct gm_page *pages; /* (C) */
@@ -251,6 +256,7 @@ struct gm_physmem {
  * @nr_active: on @active
  * @nr_wired: those of them that are wired
  * @nr_busy: those of them that an evictor has chosen
+ * @nr_hand: in the hands of a thread: soon active or free
  * @max_active: host: the budget of replicas
  * @stats: what has happened here
  */
@@ -267,6 +273,7 @@ struct gm_node {
 	uint64_t nr_active; /* (N) */
 	uint64_t nr_wired; /* (N) */
 	uint64_t nr_busy; /* (N) */
+	uint64_t nr_hand; /* (N) */
 	uint64_t max_active; /* (A) */
 	struct gm_stats stats; /* (A) */
 };
@@ -278,15 +285,17 @@ enum gm_dev_health {
 };
 
 struct gm_dev {
+	struct gm_lock lock;
 	struct gm_dev_ops ops; /* (C), missing optional ones NULL */
 	void *data; /* (C) */
 	char name[32]; /* (C) */
 	unsigned int caps; /* (C) */
 	struct gm_node *node; /* (C) */
-	struct gm_list physmem; /* (M) */
-	uint32_t attached; /* (M) */
-	uint8_t lost; /* (A) enum gm_dev_health */
-	uint8_t settled; /* (M) its pages have been given up */
+	struct gm_list physmem; /* (D) */
+	uint32_t attached; /* (D) */
+	uint8_t health; /* (A) enum gm_dev_health */
+	uint32_t pins; /* (M) threads that settle it */
+	uint8_t settled; /* (D) its pages have been given up */
 };
 
 /* All there is. One in a process; the simulated machine resets it. */
@@ -301,13 +310,14 @@ struct gm_machine {
 extern struct gm_machine gm_machine;
 
 /* What an entry can meet; the rows of GM_COVER(). */
-#define GM_EVENTS(X)                                                           \
-	X(CPU_FAULT)                                                           \
-	X(XPU_READ)                                                            \
-	X(XPU_WRITE) X(EVICT) X(DROP_REPLICA) X(PREFETCH_HOST) X(PREFETCH_XPU) \
-		X(DISCARD) X(DISCARD_PART) X(COPY_FROM) X(COPY_OVER)           \
-			X(COPY_INTO) X(PIN) X(PROTECT) X(UNMAP) X(CUT)         \
-				X(REMAP) X(RESET) X(LOST) X(DETACH)
+#define GM_EVENTS(X)                                                          \
+	X(CPU_FAULT)                                                          \
+	X(XPU_READ)                                                           \
+	X(XPU_WRITE)                                                          \
+	X(EVICT) X(DROP_REPLICA) X(PREFETCH_HOST) X(PREFETCH_XPU) X(DISCARD)  \
+		X(DISCARD_PART) X(COPY_FROM) X(COPY_OVER) X(COPY_INTO) X(PIN) \
+			X(PROTECT) X(UNMAP) X(CUT) X(REMAP) X(RESET) X(LOST)  \
+				X(DETACH)
 #define GM_EVENT_ENUM(name) GM_ON_##name,
 enum gm_entry_event { GM_EVENTS(GM_EVENT_ENUM) GM_NR_EVENTS };
 #undef GM_EVENT_ENUM

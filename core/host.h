@@ -9,15 +9,14 @@
  *   * struct gm_lock (at most 8 bytes; all zeros is unlocked) and
  *     struct gm_waitq (all zeros is ready for use);
  *   * struct gm_host_as, the host's part of an address space;
- *   * GM_COVER(state, event), which a host may define as nothing: the core
- *     says it each time an event meets an entry in a state.
+ *   * GM_COVER(state, event), which the core says each time an event meets an
+ *     entry in a state; a host may evaluate both and do nothing.
  *
  * Preconditions of everything below, unless said otherwise:
  *
  *   pre: va and len are multiples of GM_PAGE_SIZE; the range is inside what
- *        gm_host_range_map() returned (but see there: the program may have
- *        unmapped it since, and the call then fails with -EAGAIN or -ENOENT
- *        and changes nothing);
+ *        gm_host_range_map() returned. The program may have unmapped or moved
+ *        it since: the call then fails with -EAGAIN and changes nothing;
  *   pre: pointers to results are not NULL; on failure they are left alone;
  *   pre: calls may come from several threads at once, for different pages;
  *        for one page the core holds its entry's lock.
@@ -168,7 +167,8 @@ void gm_host_cpu_map(struct gm_as *as, uint64_t va, struct gm_page **pages,
  * each page: every store of the program is either in the page or faults
  * afterwards. Parts that were never touched read as zeros. status[i]:
  *   0        slots[i] holds the page; the program's next touch faults
- *   -ENOENT  nothing was there
+ *   -ENOENT  nothing was there, though it is mapped; never said of a range
+ *            that has been unmapped or moved away, for its data may live on
  *   -EBUSY   the kernel holds the page
  *   -EAGAIN  the mapping changed; look the region up again
  *   -ENOMEM, -EFAULT
@@ -242,7 +242,7 @@ void gm_host_range_unmap(struct gm_as *as, uint64_t va, uint64_t len);
 /*
  * From now on touches of what is not there come to gm_cpu_fault(), and the
  * program's own munmap(), mremap() and madvise() to gm_as_unmapped(),
- * gm_as_remapped() and gm_as_discard(). Pages that are there stay.
+ * gm_as_remapped() and gm_as_discarded(). Pages that are there stay.
  * pre: rank AS may be held. Calling it twice succeeds.
  * Return: 0; -ENOENT if the program has unmapped the range.
  */

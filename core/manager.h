@@ -64,8 +64,7 @@ int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access);
  */
 void gm_as_unmapped(struct gm_as *as, uint64_t va, uint64_t len);
 void gm_as_remapped(struct gm_as *as, uint64_t from, uint64_t to, uint64_t len);
-/* Also GM_DONTNEED; any alignment. */
-int gm_as_discard(struct gm_as *as, uint64_t va, uint64_t len);
+void gm_as_discarded(struct gm_as *as, uint64_t va, uint64_t len);
 
 int gm_as_where(struct gm_as *as, uint64_t va, struct gm_where *out);
 int gm_as_region_stats(struct gm_as *as, uint64_t va,

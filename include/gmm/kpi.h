@@ -110,6 +110,8 @@ struct gm_pmap_run {
  * * change nothing when they fail;
  * * return 0 or a negative errno. -ENODEV means that the XPU is gone for good
  *   and makes the manager treat the device as lost; -ETIMEDOUT the same.
+ *   -EAGAIN means that it will do in a moment, when a context that has died
+ *   has been replaced: hints wait for that, and a fault gets it as its result.
  *   Every operator must return within a bounded time.
  * * may not call back into the manager, and may not touch unified memory.
  *
@@ -157,7 +159,7 @@ int gm_dev_create(const struct gm_dev_ops *ops, void *data, const char *name,
  * @dev: the device
  *
  * Context: Any thread of the driver that is not inside an operator. Takes the
- * machine lock.
+ * machine lock and the device's.
  * Return: 0; -EBUSY while it is attached to an address space or has memory
  * registered.
  */
@@ -181,7 +183,7 @@ int gm_dev_node(const struct gm_dev *dev);
  * May be called again, also while the device is in use, with ranges that do
  * not overlap earlier ones.
  *
- * Context: Any thread. Takes the machine lock and the node's lock.
+ * Context: Any thread. Takes the device's lock and the node's.
  * Return: 0; -EINVAL if the range is empty, not aligned to GM_PAGE_SIZE or
  * wraps around; -EEXIST if it overlaps a registered range; -ENOMEM.
  */

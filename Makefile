@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT OR GPL-2.0-only
+#
+# make demo     an XPU works on an index with room for half of it
+# make test     every test, in three builds; the last line is the result
+# make build    build for development, in build/
+# make check    the style and documentation checks only
+# make format   write every C file as clang-format 14 does
+# make bench    how fast it is, from a release build
+# make install  a release build, to PREFIX (default /usr/local)
+#
+# Everything is built by Meson; this only saves typing.
+
+BUILD = build
+RELEASE = build-release
+PREFIX = /usr/local
+DESTDIR =
+# What the demo indexes: the kernel's documentation, or any folder of text.
+DOCS = .deps/linux-doc
+JOBS = $(shell nproc)
+
+.PHONY: demo test build check format release bench install clean
+
+demo: build
+	test "$(DOCS)" != .deps/linux-doc || scripts/fetch-docs $(DOCS)
+	examples/index/demo.sh $(BUILD)/examples/index/index $(DOCS)
+
+test:
+	scripts/setup test
+	scripts/test-all
+
+build:
+	scripts/setup build
+	test -e $(BUILD)/build.ninja || meson setup $(BUILD)
+	ninja -C $(BUILD) -j $(JOBS)
+
+check: build
+	scripts/setup test
+	meson test -C $(BUILD) --no-rebuild --print-errorlogs --suite check
+
+format:
+	git ls-files -z '*.c' '*.h' | xargs -0 clang-format-14 -i
+
+release:
+	scripts/setup build
+	test -e $(RELEASE)/build.ninja || \
+		meson setup $(RELEASE) --buildtype=release --prefix=$(PREFIX)
+	ninja -C $(RELEASE) -j $(JOBS)
+
+bench: release
+	$(RELEASE)/bench/gmm-bench
+
+install: release
+	DESTDIR=$(DESTDIR) meson install -C $(RELEASE) --no-rebuild
+
+clean:
+	rm -rf build build-asan build-tsan build-release

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * copy.c - gmemcpy: copies whose destination ends on a node
+ *
+ * The copy is cut where either side crosses a page. A destination page that is
+ * wholly overwritten is not migrated first: a fresh page is filled, with no
+ * lock on the destination, and takes the old one's place. Otherwise the page
+ * is brought to the node and the part written there.
+ *
+ * The source is read where it is. What the CPU has mapped is read as the
+ * program would read it, by the calling thread with no lock held, for it may
+ * fault; what is elsewhere is read under its entry's lock. Data that may not
+ * be read and written at once goes through a small buffer.
+ */
+#include "core/internal.h"
+
+/* Small enough to stay in a CPU's cache on its way. */
+#define CHUNK (GM_PAGE_SIZE < 65536 ? GM_PAGE_SIZE : (uint64_t)65536)
+
+/**
+ * struct gm_memcpy - one gmemcpy() under way
+ * @as: the address space
+ * @node: where the destination is to be, or GM_NODE_NONE
+ * @buffer: CHUNK bytes
+ */
+struct gm_memcpy {
+	struct gm_as *as;
+	int node;
+	char *buffer;
+};
+
+/* Where the data of a page can be read; the entry is locked. */
+enum gm_source {
+	SOURCE_USER, /* as the program would */
+	SOURCE_ZEROS,
+	SOURCE_COPY, /* entry->copies */
+};
+
+static struct gm_page *best_copy(struct gm_entry *e)
+{
+	struct gm_page *host = gm_entry_host_copy(e);
+
+	return host ? host : e->copies;
+}
+
+static int source_of(struct gm_region *r, struct gm_entry *e,
+		     enum gm_source *source)
+{
+	*source = SOURCE_USER;
+	if (gm_load(&r->dead))
+		return -EAGAIN;
+	if (!(gm_entry_prot(r->dir, e) & GM_PROT_READ))
+		return -EACCES;
+	GM_COVER(e->state, GM_ON_COPY_FROM);
+	if (e->state == GM_STATE_POISON)
+		return -EHWPOISON;
+	if (e->state == GM_STATE_EMPTY)
+		*source = SOURCE_ZEROS;
+	else if (e->copies && e->state != GM_STATE_FRAGMENTED)
+		*source = SOURCE_COPY;
+	return 0;
+}
+
+static int text(int err, uint64_t va, const char *what)
+{
+	if (err == -EACCES)
+		return gm_host_error(err,
+				     "the protection of 0x%llx forbids a %s",
+				     (unsigned long long)va, what);
+	if (err == -EHWPOISON)
+		return gm_host_error(
+			err, "the page at 0x%llx was lost with an XPU's memory",
+			(unsigned long long)va);
+	if (err == -EFAULT)
+		return gm_host_error(err,
+				     "0x%llx is no memory of the program with "
+				     "the right to %s",
+				     (unsigned long long)va, what);
+	return err;
+}
+
+/*
+ * Read @n bytes, inside one page, into @page at @off, or, without a page, into
+ * the buffer. Touches no unified address under a lock.
+ */
+static int read_piece(struct gm_memcpy *m, struct gm_page *page, uint64_t off,
+		      uint64_t src, uint64_t n)
+{
+	struct gm_region *r = gm_region_lookup(m->as, src);
+	enum gm_source source = SOURCE_USER;
+	struct gm_entry *e;
+	uint64_t at = src & GM_PAGE_MASK;
+	int err = 0;
+
+	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, src)) : NULL;
+	if (r && !e)
+		err = gm_host_error(-ENOMEM, "no memory for the directory");
+	if (e) {
+		gm_lock(&e->lock, GM_RANK_ENTRY);
+		err = source_of(r, e, &source);
+		if (!err && source == SOURCE_COPY && page)
+			err = gm_page_copy_part(page, off, best_copy(e), at, n);
+		else if (!err && source == SOURCE_COPY)
+			err = gm_page_read(m->buffer, best_copy(e), at, n);
+		gm_unlock(&e->lock, GM_RANK_ENTRY);
+	}
+	if (r)
+		gm_region_put(r);
+	if (!err && source == SOURCE_ZEROS && page)
+		err = gm_page_zero(page, off, n);
+	else if (!err && source == SOURCE_ZEROS)
+		gm_host_zero(m->buffer, n);
+	if (err || source != SOURCE_USER)
+		return err == -EAGAIN ? err : text(err, src, "load");
+	if (page && gm_page_is_host(page))
+		err = gm_host_user_read(
+			m->as, (char *)gm_host_page_ptr(page) + off, src, n);
+	else
+		err = gm_host_user_read(m->as, m->buffer, src, n);
+	if (!err && page && !gm_page_is_host(page))
+		err = gm_page_write(page, off, m->buffer, n);
+	return text(err, src, "load");
+}
+
+/* May a piece go from its source into @page in one copy, or in chunks? */
+static uint64_t piece_limit(struct gm_memcpy *m, const struct gm_page *page,
+			    uint64_t src)
+{
+	struct gm_region *r = gm_region_lookup(m->as, src);
+	struct gm_entry *e;
+	uint64_t limit = CHUNK;
+
+	if (gm_page_is_host(page))
+		limit = GM_PAGE_SIZE;
+	e = r ? gm_dir_peek(r->dir, gm_region_slot(r, src)) : NULL;
+	if (e) {
+		gm_lock(&e->lock, GM_RANK_ENTRY);
+		/* Between devices only through the buffer. */
+		if (e->copies &&
+		    (gm_page_is_host(page) || gm_page_is_host(best_copy(e)) ||
+		     best_copy(e)->nid == page->nid))
+			limit = GM_PAGE_SIZE;
+		gm_unlock(&e->lock, GM_RANK_ENTRY);
+	}
+	if (r)
+		gm_region_put(r);
+	return limit;
+}
+
+/* A copy between devices: chunk by chunk, through the buffer. */
+static int read_across(struct gm_memcpy *m, struct gm_page *page, uint64_t off,
+		       uint64_t src, uint64_t n)
+{
+	int err = read_piece(m, NULL, 0, src, n);
+
+	return err ? err : gm_page_write(page, off, m->buffer, n);
+}
+
+static int fill(struct gm_memcpy *m, struct gm_page *page, uint64_t src)
+{
+	uint64_t off = 0, n, limit;
+	int err;
+
+	while (off < GM_PAGE_SIZE) {
+		n = GM_MIN(GM_PAGE_SIZE - off,
+			   GM_PAGE_SIZE - ((src + off) & GM_PAGE_MASK));
+		limit = piece_limit(m, page, src + off);
+		n = GM_MIN(n, limit);
+		if (limit == CHUNK && !gm_page_is_host(page))
+			err = read_across(m, page, off, src + off, n);
+		else
+			err = read_piece(m, page, off, src + off, n);
+		if (err && err != -EAGAIN)
+			return err;
+		if (!err)
+			off += n;
+	}
+	return 0;
+}
+
+/* --- the destination --------------------------------------------------- */
+
+static int is_unified(struct gm_as *as, uint64_t va)
+{
+	return gm_as_overlaps(as, va, 1);
+}
+
+/* Where the destination page is to be: @node, or where it is. */
+static struct gm_ctx *dst_ctx(struct gm_memcpy *m, uint64_t va)
+{
+	struct gm_region *r;
+	struct gm_entry *e;
+	int nid = m->node;
+
+	if (nid == GM_NODE_NONE) {
+		r = gm_region_lookup(m->as, va);
+		e = r ? gm_dir_peek(r->dir, gm_region_slot(r, va)) : NULL;
+		if (e) {
+			gm_lock(&e->lock, GM_RANK_ENTRY);
+			if (e->copies)
+				nid = best_copy(e)->nid;
+			gm_unlock(&e->lock, GM_RANK_ENTRY);
+		}
+		if (r)
+			gm_region_put(r);
+	}
+	if (nid < gm_machine.nr_host_nodes)
+		return NULL;
+	return gm_ctx_of_node(m->as, nid);
+}
+
+/* Bring the page to its processor, with the right to write. */
+static int fetch(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t va)
+{
+	struct gm_target t = { .as = m->as,
+			       .ctx = ctx,
+			       .nid = ctx ? GM_NODE_NONE : m->node,
+			       .hint = 1 };
+	enum gm_access access = GM_WRITE;
+	int status;
+
+	gm_target_serve(&t, &va, 1, &access, &status);
+	return status;
+}
+
+/* The new page takes the place of all copies there are. Entry is locked. */
+static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
+			  struct gm_entry *e, uint64_t va,
+			  struct gm_page **page, struct gm_page **slot)
+{
+	unsigned int prot = gm_entry_prot(r->dir, e);
+	int err = 0;
+
+	if (gm_load(&r->dead))
+		return -EAGAIN;
+	if (!(prot & GM_PROT_WRITE))
+		return -EACCES;
+	GM_COVER(e->state, GM_ON_COPY_OVER);
+	/* A page that is lost, cut or pinned is no page to be replaced. */
+	if (e->state == GM_STATE_POISON || e->state == GM_STATE_FRAGMENTED ||
+	    (e->flags & GM_ENTRY_PINNED))
+		return -EXDEV;
+	if (gm_entry_on_cpu(e)) {
+		gm_host_cpu_unmap(m->as, va, slot, 1, prot, &err);
+		if (err && err != -ENOENT)
+			return err;
+	}
+	err = gm_entry_drop_locked(r->dir, e, 0);
+	if (err)
+		return err;
+	gm_entry_add_locked(r->dir, e, *page, va);
+	*page = NULL;
+	return 0;
+}
+
+static int replace(struct gm_memcpy *m, uint64_t va, struct gm_page **page)
+{
+	struct gm_region *r = gm_region_lookup(m->as, va);
+	struct gm_page *slot = NULL;
+	struct gm_entry *e;
+	int err = -EFAULT;
+
+	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, va)) : NULL;
+	if (r && !e)
+		err = -ENOMEM;
+	if (e)
+		err = gm_host_slots_get(m->as, &slot, 1);
+	if (!err) {
+		gm_lock(&e->lock, GM_RANK_ENTRY);
+		err = replace_locked(m, r, e, va, page, &slot);
+		gm_unlock(&e->lock, GM_RANK_ENTRY);
+	}
+	if (slot)
+		gm_host_page_put(m->as, slot);
+	if (r)
+		gm_region_put(r);
+	return err;
+}
+
+/* A page that is wholly overwritten. -EXDEV: it must be written in place. */
+static int copy_whole(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
+		      uint64_t src)
+{
+	struct gm_page *page;
+	int err;
+
+	if (ctx) {
+		err = gm_node_alloc(ctx->dev->node, &page, 1, 1);
+		err = GM_MIN(err, 0);
+	} else {
+		err = gm_home_page_get(m->as, 0, &page);
+	}
+	if (err)
+		return err;
+	if (ctx)
+		page->ctx = ctx->index;
+	err = fill(m, page, src);
+	if (!err)
+		err = replace(m, dst, &page);
+	if (page && ctx)
+		gm_page_free(page);
+	else if (page)
+		gm_host_page_put(m->as, page);
+	return err;
+}
+
+/* Write the buffer into the XPU's page; -EAGAIN if it is not there alone. */
+static int write_xpu(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
+		     uint64_t n)
+{
+	struct gm_region *r = gm_region_lookup(m->as, dst);
+	struct gm_entry *e;
+	struct gm_page *page;
+	int err = -EAGAIN;
+
+	if (!r)
+		return -EFAULT;
+	e = gm_dir_entry(r->dir, gm_region_slot(r, dst));
+	if (e) {
+		gm_lock(&e->lock, GM_RANK_ENTRY);
+		GM_COVER(e->state, GM_ON_COPY_INTO);
+		page = gm_entry_ctx_copy(e, ctx->index);
+		if (page && e->state == GM_STATE_MODIFIED)
+			err = gm_page_write(page, dst & GM_PAGE_MASK, m->buffer,
+					    n);
+		gm_unlock(&e->lock, GM_RANK_ENTRY);
+	}
+	gm_region_put(r);
+	return err;
+}
+
+/* Part of a page, at most CHUNK bytes. */
+static int copy_part(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
+		     uint64_t src, uint64_t n)
+{
+	int err;
+
+	do {
+		err = read_piece(m, NULL, 0, src, n);
+	} while (err == -EAGAIN);
+	if (err)
+		return err;
+	if (!ctx)
+		return text(gm_host_user_write(m->as, dst, m->buffer, n), dst,
+			    "store");
+	do {
+		err = fetch(m, ctx, dst & ~GM_PAGE_MASK);
+		if (!err)
+			err = write_xpu(m, ctx, dst, n);
+	} while (err == -EAGAIN);
+	return err;
+}
+
+/* Both sides are where the CPU may as well copy by itself. */
+static int by_cpu(struct gm_memcpy *m, uint64_t va)
+{
+	struct gm_region *r = gm_region_lookup(m->as, va);
+	struct gm_entry *e;
+	int on_cpu = 1;
+
+	if (!r)
+		return 1;
+	e = gm_dir_peek(r->dir, gm_region_slot(r, va));
+	if (e) {
+		gm_lock(&e->lock, GM_RANK_ENTRY);
+		on_cpu = gm_entry_on_cpu(e) || e->state == GM_STATE_FRAGMENTED;
+		gm_unlock(&e->lock, GM_RANK_ENTRY);
+	} else {
+		on_cpu = r->dir->fresh == GM_STATE_UNTRACKED;
+	}
+	gm_region_put(r);
+	return on_cpu;
+}
+
+static int one_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
+		     uint64_t n)
+{
+	struct gm_ctx *ctx = NULL;
+	int err = -EXDEV;
+
+	if (m->node >= gm_machine.nr_host_nodes || m->node == GM_NODE_NONE)
+		ctx = is_unified(m->as, dst) ? dst_ctx(m, dst) : NULL;
+	if (!ctx && by_cpu(m, dst) && by_cpu(m, src) &&
+	    by_cpu(m, src + n - 1)) {
+		err = gm_host_user_copy(m->as, dst, src, n);
+		/* Which side it was is worth knowing. */
+		return text(err, dst, "store (or read the source)");
+	}
+	if (n == GM_PAGE_SIZE && is_unified(m->as, dst)) {
+		do
+			err = copy_whole(m, ctx, dst, src);
+		while (err == -EAGAIN);
+		if (!err)
+			err = fetch(m, ctx, dst);
+	}
+	while (err == -EXDEV && n) {
+		uint64_t part = GM_MIN(n, CHUNK);
+		int part_err;
+
+		part = GM_MIN(part, GM_PAGE_SIZE - (src & GM_PAGE_MASK));
+		part_err = copy_part(m, ctx, dst, src, part);
+
+		if (part_err) {
+			err = part_err;
+			break;
+		}
+		dst += part;
+		src += part;
+		n -= part;
+	}
+	if (ctx)
+		gm_ctx_put(ctx);
+	if (err == -EXDEV)
+		err = 0;
+	return err < 0 ? text(err, dst, "store") : 0;
+}
+
+/* --- pieces ------------------------------------------------------------ */
+
+/* Ascending: up to the next page of the destination. */
+static uint64_t piece_up(uint64_t dst, uint64_t left)
+{
+	return GM_MIN(left, GM_PAGE_SIZE - (dst & GM_PAGE_MASK));
+}
+
+/* Descending, for an overlap: small, and read before it is written. */
+static uint64_t piece_down(uint64_t dst_end, uint64_t src_end, uint64_t left)
+{
+	uint64_t d = dst_end & GM_PAGE_MASK, s = src_end & GM_PAGE_MASK;
+	uint64_t n = GM_MIN(left, CHUNK);
+
+	n = GM_MIN(n, d ? d : GM_PAGE_SIZE);
+	return GM_MIN(n, s ? s : GM_PAGE_SIZE);
+}
+
+static int part_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
+		      uint64_t n)
+{
+	struct gm_ctx *ctx = is_unified(m->as, dst) ? dst_ctx(m, dst) : NULL;
+	int err = copy_part(m, ctx, dst, src, n);
+
+	if (ctx)
+		gm_ctx_put(ctx);
+	return err;
+}
+
+static int copy_down(struct gm_memcpy *m, uint64_t dst, uint64_t src,
+		     uint64_t len)
+{
+	int err = 0;
+
+	while (!err && len) {
+		uint64_t n = piece_down(dst + len, src + len, len);
+
+		len -= n;
+		err = part_piece(m, dst + len, src + len, n);
+	}
+	return err;
+}
+
+static int copy_up(struct gm_memcpy *m, uint64_t dst, uint64_t src,
+		   uint64_t len, int overlap)
+{
+	int err = 0;
+
+	while (!err && len) {
+		uint64_t n = piece_up(dst, len);
+
+		/* A part may not cross a page of its source either. */
+		if (n < GM_PAGE_SIZE || overlap || !is_unified(m->as, dst))
+			n = GM_MIN(n, GM_PAGE_SIZE - (src & GM_PAGE_MASK));
+		if (overlap) {
+			n = GM_MIN(n, CHUNK);
+			err = part_piece(m, dst, src, n);
+		} else {
+			err = one_piece(m, dst, src, n);
+		}
+		dst += n;
+		src += n;
+		len -= n;
+	}
+	return err;
+}
+
+static int node_check(struct gm_as *as, int node)
+{
+	struct gm_ctx *ctx;
+
+	if (node == GM_NODE_NONE ||
+	    (node >= 0 && node < gm_machine.nr_host_nodes))
+		return 0;
+	if (!gm_node_find(node))
+		return gm_host_error(-EINVAL, "there is no node %d", node);
+	ctx = gm_ctx_of_node(as, node);
+	if (!ctx)
+		return gm_host_error(-ENODEV,
+				     "the XPU of node %d is lost, or not "
+				     "attached to this process",
+				     node);
+	gm_ctx_put(ctx);
+	return 0;
+}
+
+int gm_as_copy(struct gm_as *as, int node, uint64_t dst, uint64_t src,
+	       uint64_t len)
+{
+	struct gm_memcpy m = { .as = as, .node = node };
+	int overlap = dst < src + len && src < dst + len;
+	int err = node_check(as, node);
+
+	if (err)
+		return err;
+	m.buffer = gm_host_zalloc(CHUNK);
+	if (!m.buffer)
+		return gm_host_error(-ENOMEM, "no memory for a copy's buffer");
+	if (overlap && dst > src)
+		err = copy_down(&m, dst, src, len);
+	else
+		err = copy_up(&m, dst, src, len, overlap);
+	gm_host_zfree(m.buffer, CHUNK);
+	if (!err)
+		gm_count(gm_machine.nodes[GM_MAX(node, 0)], bytes_memcpy, len);
+	gm_machine_settle();
+	return err;
+}
