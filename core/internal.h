@@ -153,6 +153,8 @@ unsigned int gm_reclaim(struct gm_node *node, unsigned int want);
 /* A host place with memory, for which replicas are dropped if need be. */
 int gm_home_page_get(struct gm_as *as, unsigned int flags,
 		     struct gm_page **page);
+/* gm_host_slots_get(), with a text if it fails. */
+int gm_home_slots_get(struct gm_as *as, struct gm_page **slots, unsigned int n);
 /* Send one page home, whose mapping is revoked. The entry is locked; @host (with memory) is used up and
  * set to NULL if it was needed. */
 int gm_evict_locked(struct gm_page *page, struct gm_page **host);
