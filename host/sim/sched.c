@@ -177,6 +177,7 @@ void sim_yield(void)
 	struct sim_task *task;
 
 	sim.steps++;
+	sim.now += sim.cfg.tick;
 	if (sim.cfg.switch_mean) {
 		sim_switch_away();
 		return;
