@@ -274,7 +274,9 @@ static int replace(struct gm_memcpy *m, uint64_t va, struct gm_page **page)
 	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, va)) : NULL;
 	if (r && !e)
 		err = gm_host_error(-ENOMEM, "no memory for the directory");
-	if (e)
+	if (e && gm_load(&e->state) == GM_STATE_UNTRACKED)
+		err = gm_region_track(r);
+	if (e && !err)
 		err = gm_home_slots_get(m->as, &slot, 1);
 	if (!err) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);

@@ -218,6 +218,7 @@ void sim_sleep_until(uint64_t ns)
 		return;
 	}
 	me->why = "time";
+	me->what = NULL;
 	me->wake_at = ns;
 	sim_run_del(me);
 	me->state = SIM_SLEEPING;
