@@ -183,7 +183,7 @@ static void quiesce(void)
 
 	for (a = 0; a < t.cfg.nr_as; a++)
 		while (!sim_as_quiet(sim.as[a]))
-			sim_yield();
+			sim_sleep_until(sim.now + 10000);
 }
 
 static void coordinate(void)
