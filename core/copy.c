@@ -79,6 +79,17 @@ static int text(int err, uint64_t va, const char *what)
 	return err;
 }
 
+/* What the host says about a page that is to be replaced. */
+static int host_text(int err, uint64_t va)
+{
+	if (err == -EBUSY)
+		return gm_host_error(err,
+				     "the kernel holds the page at 0x%llx",
+				     (unsigned long long)va);
+	return gm_host_error(err, "the page at 0x%llx cannot be replaced (%d)",
+			     (unsigned long long)va, err);
+}
+
 /*
  * Read @n bytes, inside one page, into @page at @off, or, without a page, into
  * the buffer. Touches no unified address under a lock.
@@ -243,7 +254,7 @@ static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
 	if (gm_entry_on_cpu(e)) {
 		gm_host_cpu_unmap(m->as, va, slot, 1, prot, &err);
 		if (err && err != -ENOENT)
-			return err;
+			return err == -EAGAIN ? err : host_text(err, va);
 	}
 	err = gm_entry_drop_locked(r->dir, e, 0);
 	if (err)
@@ -262,9 +273,9 @@ static int replace(struct gm_memcpy *m, uint64_t va, struct gm_page **page)
 
 	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, va)) : NULL;
 	if (r && !e)
-		err = -ENOMEM;
+		err = gm_host_error(-ENOMEM, "no memory for the directory");
 	if (e)
-		err = gm_host_slots_get(m->as, &slot, 1);
+		err = gm_home_slots_get(m->as, &slot, 1);
 	if (!err) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
 		err = replace_locked(m, r, e, va, page, &slot);

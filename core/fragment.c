@@ -100,6 +100,11 @@ int64_t gm_page_cut(struct gm_region *r, uint64_t va)
 	}
 	if (host)
 		gm_host_page_put(as, host);
+	if (left < 0)
+		gm_host_error((int)left,
+			      "the rest of the cut page at 0x%llx could not be "
+			      "brought home (%d)",
+			      (unsigned long long)va, (int)left);
 	return left;
 }
 
@@ -125,6 +130,10 @@ int gm_fragment_fault(struct gm_region *r, uint64_t va)
 	gm_unlock(&e->lock, GM_RANK_ENTRY);
 	if (host)
 		gm_host_page_put(as, host);
+	if (err)
+		gm_host_error(err,
+			      "the cut page at 0x%llx could not be filled (%d)",
+			      (unsigned long long)va, err);
 	return err;
 }
 

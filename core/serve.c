@@ -161,6 +161,17 @@ static int first_waiting(const uint8_t *waits, unsigned int n)
 	return -1;
 }
 
+/*
+ * The kernel holds the page, or the XPU's context is being replaced: a hint
+ * waits for that, a fault of the old context need not be served.
+ */
+static int worth_a_wait(const struct gm_target *t, const struct gm_fault *f)
+{
+	if (f->outcome == GM_OUT_DEVICE)
+		return f->err == -EAGAIN && (t->hint || !t->ctx);
+	return f->outcome == GM_OUT_BUSY;
+}
+
 /* One batch: some of the addresses wait no longer, or have died and wait. */
 static void serve_some(const struct gm_target *t, const uint64_t *vas,
 		       unsigned int n, const enum gm_access *access,
@@ -192,7 +203,7 @@ static void serve_some(const struct gm_target *t, const uint64_t *vas,
 	for (i = 0; i < s.batch.n; i++) {
 		struct gm_fault *f = &s.batch.faults[i];
 
-		if (f->outcome == GM_OUT_BUSY && *busy < BUSY_STEPS) {
+		if (worth_a_wait(t, f) && *busy < BUSY_STEPS) {
 			was_busy = 1;
 			continue;
 		}

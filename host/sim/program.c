@@ -248,7 +248,7 @@ static void sim_event_tell(struct sim_as *as, struct sim_event *ev)
 		gm_as_remapped(&as->as, ev->va, ev->to, ev->len);
 		break;
 	case SIM_EV_REMOVE:
-		ev->error = gm_as_discard(&as->as, ev->va, ev->len);
+		gm_as_discarded(&as->as, ev->va, ev->len);
 		break;
 	}
 	SIM_CHECK(!sim.current->nr_held, "an event ends with a lock held");
@@ -300,11 +300,10 @@ static void sim_event_post(struct sim_as *as, struct sim_event *ev,
 		sim_task_block("event read", ev);
 }
 
-int sim_event_wait(struct sim_event *ev)
+void sim_event_wait(struct sim_event *ev)
 {
 	while (!ev->done)
 		sim_task_block("event done", ev);
-	return ev->error;
 }
 
 /* --- system calls ---------------------------------------------------------------- */

@@ -313,7 +313,6 @@ struct sim_event {
 	uint64_t to;
 	bool read; /* the call that made it may return */
 	bool done; /* a worker has told the core */
-	int error; /* what the core said */
 	struct sim_task *waiter;
 };
 
@@ -374,7 +373,7 @@ void sim_sys_munmap(struct sim_as *as, uint64_t va, uint64_t len,
 		    struct sim_event *ev);
 void sim_sys_dontneed(struct sim_as *as, uint64_t va, uint64_t len,
 		      struct sim_event *ev);
-int sim_event_wait(struct sim_event *ev);
+void sim_event_wait(struct sim_event *ev);
 void sim_sys_mprotect(struct sim_as *as, uint64_t va, uint64_t len,
 		      unsigned int prot);
 /* @to is free. Whole pages. */

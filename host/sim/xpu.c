@@ -207,7 +207,6 @@ static int sim_op_memcpy(void *data, const struct gm_copy *copy)
 	sim_op_enter(SIM_OP_MEMCPY);
 	SIM_CHECK(copy->len && copy->len <= GM_PAGE_SIZE, "memcpy of %lu bytes",
 		  (unsigned long)copy->len);
-	SIM_CHECK(sim_holds_rank(GM_RANK_ENTRY), "memcpy without an entry");
 	err = dev->dead && !dev->lost && reads ?
 		      0 :
 		      sim_op_fails(SIM_OP_MEMCPY, dev);
@@ -239,7 +238,6 @@ static int sim_op_zero(void *data, uint64_t daddr, uint64_t len)
 	sim_op_enter(SIM_OP_ZERO);
 	SIM_CHECK(len && len <= GM_PAGE_SIZE, "zero of %lu bytes",
 		  (unsigned long)len);
-	SIM_CHECK(sim_holds_rank(GM_RANK_ENTRY), "zero without an entry");
 	err = sim_op_fails(SIM_OP_ZERO, dev);
 	if (err)
 		return err;

@@ -355,7 +355,7 @@ static void serve_event(const struct event *event)
 
 	switch (event->type) {
 	case UFFD_EVENT_REMOVE:
-		gm_as_discard(ev.as, event->start, len);
+		gm_as_discarded(ev.as, event->start, len);
 		break;
 	case UFFD_EVENT_UNMAP:
 		gm_as_unmapped(ev.as, event->start, len);
@@ -384,6 +384,22 @@ void gm_events_server(struct gm_thread *self)
 		if (__atomic_load_n(&ev.served_waiters, __ATOMIC_SEQ_CST))
 			gm_futex_wake(&ev.served, INT_MAX);
 	}
+}
+
+bool gm_events_pending(uint64_t start, uint64_t end)
+{
+	uint32_t at = gm_load(&ev.served), seen = gm_events_seen();
+	const struct event *event;
+
+	for (; at != seen; at++) {
+		event = &ev.ring[at % NR_EVENTS];
+		if (event->type == UFFD_EVENT_UNMAP ||
+		    event->type == UFFD_EVENT_REMAP) {
+			if (event->start < end && event->end > start)
+				return true;
+		}
+	}
+	return false;
 }
 
 static void wait_served(uint32_t target)

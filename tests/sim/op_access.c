@@ -60,7 +60,9 @@ void torture_error_range(struct model *m, uint64_t va, uint64_t len, int err,
 	for (at = va & ~(SIM_PIECE - 1); at < va + len; at += SIM_PIECE) {
 		uint64_t slot = model_slot(at);
 
-		if (slot >= m->nr_slots || m->changing[slot] || m->mmaps)
+		if (slot >= m->nr_slots - sim.cfg.nr_plain ||
+		    m->changing[slot] || m->mmaps ||
+		    m->changed_at[slot] >= sim.current->busy_since)
 			return;
 		if (!model_mapped(m, at) && (err == -EFAULT || err == -ENOMEM))
 			return;
@@ -69,8 +71,9 @@ void torture_error_range(struct model *m, uint64_t va, uint64_t len, int err,
 			return;
 		if (m->lost[slot] && err == -EHWPOISON)
 			return;
-		if ((m->pins[slot] || m->pinned[slot] || m->cut[slot]) &&
-		    err == -EBUSY)
+		if ((m->pins[slot] || m->pinned[slot]) && err == -EBUSY)
+			return;
+		if (m->cut[slot] && (err == -EFAULT || err == -EBUSY))
 			return;
 	}
 	SIM_CHECK(0, "%s at %#lx + %#lx (as %u, page %lu): error %d (%s) has no "

@@ -98,6 +98,16 @@ struct torture_totals {
 extern struct torture_totals totals;
 
 #define OP_SKIPPED 1
+
+/* With --trace: one line for each range that an operation begins or ends. */
+extern bool torture_trace;
+void torture_say(const char *what, const struct model *m, uint64_t va,
+		 uint64_t len, int err);
+#define SAY(what, m, va, len, err)                              \
+	do {                                                    \
+		if (torture_trace)                              \
+			torture_say(what, m, va, len, err);     \
+	} while (0)
 typedef int torture_fn(struct worker *w);
 #define TORTURE_OP_FN(name, weight, fn) torture_fn fn;
 TORTURE_OPS(TORTURE_OP_FN)
