@@ -6,6 +6,7 @@
  * where they meet it, do what gmm.h's do. Everything else goes to the kernel
  * unchanged.
  */
+#undef _FILE_OFFSET_BITS /* mmap() and mmap64() are to be two names */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
