@@ -233,10 +233,12 @@ static void plan_own(struct gm_batch *b, struct gm_fault *f,
 		return;
 	}
 	f->dst = own;
-	/* Alone with the page, it may as well be allowed to write. */
-	f->exclusive =
-		f->access == GM_WRITE ||
-		(f->entry->state == GM_STATE_MODIFIED && wants_exclusive(b, f));
+	/* Alone with the page, it may as well be allowed to write; and if it
+	 * cannot report its stores, it must be alone. */
+	f->exclusive = f->access == GM_WRITE ||
+		       ((f->entry->state == GM_STATE_MODIFIED ||
+			 !(b->ctx->dev->caps & GM_CAP_WRITE_FAULT)) &&
+			wants_exclusive(b, f));
 	f->from = own->nid;
 }
 

@@ -221,7 +221,11 @@ static int protect_copies(struct gm_entry *e, unsigned int prot)
 	for (page = e->copies; !err && page; page = page->next) {
 		if (gm_page_is_host(page))
 			continue;
-		if (!(prot & GM_PROT_READ))
+		/* An XPU that cannot report stores has what is shared only
+		 * while it is forbidden to write. */
+		if (!(prot & GM_PROT_READ) ||
+		    ((prot & GM_PROT_WRITE) && page->prot == GM_PROT_READ &&
+		     !(gm_page_node(page)->dev->caps & GM_CAP_WRITE_FAULT)))
 			err = gm_page_unmap(page);
 		else if (!(prot & GM_PROT_WRITE))
 			err = gm_page_unwrite(page);

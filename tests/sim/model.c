@@ -19,7 +19,8 @@
 	X(discards, 1)                                                         \
 	X(pinned, 1)                                                           \
 	X(lost, 1)                                                             \
-	X(changed_at, sizeof(uint64_t))
+	X(changed_at, sizeof(uint64_t))                                        \
+	X(lost_at, sizeof(uint64_t))
 
 struct model *model_new(struct sim_as *as)
 {

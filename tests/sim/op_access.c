@@ -48,8 +48,6 @@ static bool torture_error_machine(int err)
 		return t.tight || torture_failing();
 	case -EIO:
 		return sim.injected;
-	case -EFAULT: /* what a host says if it cannot say better */
-		return false;
 	case -ENODEV:
 	case -ETIMEDOUT:
 		for (i = 0; i < t.nr_devs; i++)
