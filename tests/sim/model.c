@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/model.h"
+#include "tests/sim/torture.h"
 
 #define MODEL_ARRAYS(X)                                                        \
 	X(val, GM_PAGE_SIZE)                                                   \
@@ -105,6 +105,7 @@ void model_stored(struct model *m, uint64_t va, uint64_t word)
 	uint64_t off = model_off(va);
 	unsigned int i;
 
+	SAY("store", m, va, 8, (int)(word & 0xffff));
 	memcpy(m->val + off, &word, 8);
 	if (!model_flags(m, va))
 		return;

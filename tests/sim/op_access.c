@@ -145,6 +145,7 @@ int op_cpu_load(struct worker *w)
 		torture_error_range(m, va, 8, err, "a CPU load");
 		return err;
 	}
+	SAY("load", m, va, 8, (int)(word & 0xffff));
 	torture_check_right(m, va, false, "a CPU");
 	if (model_mapped(m, va))
 		model_loaded(m, va, word, "a CPU");
@@ -187,6 +188,7 @@ int op_xpu_load(struct worker *w)
 		torture_error_range(m, va, 8, err, "an XPU load");
 		return err;
 	}
+	SAY("xpu load", m, va, 8, (int)(word & 0xffff));
 	torture_check_right(m, va, false, "an XPU");
 	if (model_mapped(m, va))
 		model_loaded(m, va, word, "an XPU");
