@@ -195,13 +195,13 @@ static int refused(struct gm_batch *b, struct gm_fault *f)
 
 	if (gm_load(&b->region->dead))
 		fail(f, GM_OUT_RESTART);
+	else if (f->entry->state == GM_STATE_FRAGMENTED)
+		fail(f, GM_OUT_FRAGMENTED); /* each piece has its own rights */
 	else if (!(prot & GM_PROT_READ) ||
 		 (f->access == GM_WRITE && !(prot & GM_PROT_WRITE)))
 		fail(f, GM_OUT_DENIED);
 	else if (f->entry->state == GM_STATE_POISON)
 		refuse_poison(b, f);
-	else if (f->entry->state == GM_STATE_FRAGMENTED)
-		fail(f, GM_OUT_FRAGMENTED);
 	return f->outcome != GM_OUT_PENDING;
 }
 
