@@ -25,6 +25,18 @@ static bool torture_failing(void)
 	return sim.injected || t.weights[OP_DEATH];
 }
 
+/* A device is without part of its memory, or was. */
+static bool torture_shrunk(void)
+{
+	unsigned int i, r;
+
+	for (i = 0; i < t.nr_devs; i++)
+		for (r = 0; t.devs[i].created && r < t.devs[i].nr_ranges; r++)
+			if (t.devs[i].busy || !t.devs[i].range_on[r])
+				return true;
+	return t.device_at >= sim.current->busy_since;
+}
+
 /* A context is being replaced, or was since this operation began. */
 static bool torture_replacing(void)
 {
@@ -45,7 +57,7 @@ static bool torture_error_machine(int err)
 
 	switch (err) {
 	case -ENOMEM:
-		return t.tight || torture_failing();
+		return t.tight || torture_failing() || torture_shrunk();
 	case -EIO:
 		return sim.injected;
 	case -ENODEV:

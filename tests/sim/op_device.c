@@ -260,6 +260,7 @@ int op_device(struct worker *w)
 		return OP_SKIPPED;
 	d->busy = true;
 	err = tdev_step(d, w->as);
+	t.device_at = sim.steps;
 	d->busy = false;
 	return err;
 }
