@@ -155,7 +155,8 @@ static int tdev_detach(struct tdev *d, struct sim_ctx *ctx)
 	for (i = 0; i < ctx->as->nr_slots; i++)
 		SIM_CHECK(!ctx->pt[i].frame || d->dev->dead || sim.injected,
 			  "page %u is still mapped after detach", i);
-	SIM_CHECK(!(d->dev->flags & SIM_DEV_RELEASE) || !ctx->examined,
+	SIM_CHECK(!(d->dev->flags & SIM_DEV_RELEASE) || !ctx->examined ||
+			  d->dev->dead,
 		  "detached with %ld pages of addresses still examined",
 		  (long)ctx->examined);
 	word = 0;

@@ -77,6 +77,7 @@ struct torture {
 	unsigned int active;
 	unsigned int parked;
 	bool park;
+	unsigned int rests; /* how often all were parked */
 	struct sim_task *coordinator;
 	struct worker workers[MAX_WORKERS];
 	struct sim_task *tasks[MAX_WORKERS];
