@@ -204,20 +204,28 @@ static int mark_locked(const struct gm_mark *m, struct gm_entry *e)
 
 static int mark_page(const struct gm_mark *m, uint64_t va)
 {
-	struct gm_region *r = gm_region_lookup(m->as, va);
+	struct gm_region *r;
 	struct gm_entry *e;
-	int err = -ENOMEM;
+	int err, dead;
 
-	if (!r)
-		return gm_host_error(-ENOMEM, "0x%llx is not unified memory",
-				     (unsigned long long)va);
-	e = gm_dir_entry(r->dir, gm_region_slot(r, va));
-	if (e) {
-		gm_lock(&e->lock, GM_RANK_ENTRY);
-		err = gm_load(&r->dead) ? 0 : mark_locked(m, e);
-		gm_unlock(&e->lock, GM_RANK_ENTRY);
-	}
-	gm_region_put(r);
+	do {
+		r = gm_region_lookup(m->as, va);
+		if (!r)
+			return gm_host_error(-ENOMEM,
+					     "0x%llx is not unified memory",
+					     (unsigned long long)va);
+		e = gm_dir_entry(r->dir, gm_region_slot(r, va));
+		err = e ? 0 :
+			  gm_host_error(-ENOMEM, "no memory for the directory");
+		dead = 0;
+		if (e) {
+			gm_lock(&e->lock, GM_RANK_ENTRY);
+			dead = gm_load(&r->dead);
+			err = dead ? 0 : mark_locked(m, e);
+			gm_unlock(&e->lock, GM_RANK_ENTRY);
+		}
+		gm_region_put(r);
+	} while (dead);
 	return err;
 }
 

@@ -98,8 +98,13 @@ static int place_locked(struct gm_as *as, uint64_t hint, uint64_t len,
 
 	for (;;) {
 		err = gm_host_range_map(as, hint, len, prot, flags, va);
-		if (err)
+		if (err) {
+			gm_host_error(err,
+				      "no range of %llu bytes of addresses "
+				      "could be had (%d)",
+				      (unsigned long long)len, err);
 			break;
+		}
 		err = examine_locked(as, *va, len);
 		if (!err)
 			break;

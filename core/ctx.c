@@ -95,6 +95,12 @@ static int track_locked(struct gm_as *as)
 		/* The program has unmapped it while nobody watched. */
 		if (err == -ENOENT)
 			err = 0;
+		if (err)
+			gm_host_error(err,
+				      "the host cannot watch 0x%llx-0x%llx "
+				      "(%d)",
+				      (unsigned long long)r->start,
+				      (unsigned long long)r->end, err);
 	}
 	return err;
 }

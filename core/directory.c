@@ -126,24 +126,19 @@ uint64_t gm_entry_resident_until(const struct gm_entry *e)
 	return at ? at + GM_MIN(ns, (uint64_t)RESIDENCE_MAX_NS) : 0;
 }
 
-void gm_entry_got_locked(struct gm_entry *e, unsigned int who)
+void gm_entry_got_locked(struct gm_entry *e, unsigned int who, int hint)
 {
-	uint64_t now = gm_host_now();
-	unsigned int steps = e->pingpong;
+	uint64_t now = gm_host_now(), until = gm_entry_resident_until(e);
+	unsigned int steps = 0;
 
 	gm_assert_held(&e->lock, GM_RANK_ENTRY);
-	if (e->holder != who && e->mapped_at) {
-		/* Taken as soon as its time was over: it is fought for. */
-		uint64_t until = gm_entry_resident_until(e);
-
-		if (now < until + (until - e->mapped_at))
-			steps = GM_MIN(steps + 1, RESIDENCE_STEPS + 0u);
-		else
-			steps = 0;
+	/* Taken as soon as its time was over: it is fought for. */
+	if (until && now < until + (until - e->mapped_at))
+		steps = GM_MIN(e->pingpong + 1u, RESIDENCE_STEPS + 0u);
+	if (e->holder != who)
 		gm_store(&e->pingpong, steps);
-	}
 	gm_store(&e->holder, who);
-	gm_store(&e->mapped_at, now);
+	gm_store(&e->mapped_at, hint ? 0 : now);
 	e->faults++;
 }
 

@@ -77,7 +77,7 @@ static int get_slots(struct gm_batch *b)
 		if (f->outcome == GM_OUT_PENDING && f->want_slot && !f->slot)
 			who[n++] = f;
 	}
-	if (!n || gm_host_slots_get(b->as, slots, n))
+	if (!n || gm_home_slots_get(b->as, slots, n))
 		return n ? -ENOMEM : 0;
 	for (i = 0; i < n; i++)
 		who[i]->slot = slots[i];
@@ -139,15 +139,24 @@ static void put_page(struct gm_as *as, struct gm_page **page)
 	*page = NULL;
 }
 
-static void release(struct gm_batch *b)
+/* What those have in hand that will not be served, or were. The others could
+ * wait for it for ever. */
+static unsigned int release(struct gm_batch *b, int all)
 {
-	unsigned int i;
+	unsigned int i, left = 0;
 
 	for (i = 0; i < b->n; i++) {
-		put_page(b->as, &b->faults[i].page);
-		put_page(b->as, &b->faults[i].slot);
-		put_page(b->as, &b->faults[i].bounce);
+		struct gm_fault *f = &b->faults[i];
+
+		if (f->outcome == GM_OUT_RESTART && !all) {
+			left++;
+			continue;
+		}
+		put_page(b->as, &f->page);
+		put_page(b->as, &f->slot);
+		put_page(b->as, &f->bounce);
 	}
+	return left;
 }
 
 /* --- plans: what the state asks for, entry locked ---------------------- */
@@ -347,8 +356,8 @@ static void wait_residence(struct gm_batch *b)
 	for (i = 0; i < b->n; i++) {
 		struct gm_fault *f = &b->faults[i];
 
-		if (f->outcome == GM_OUT_PENDING && f->exclusive &&
-		    f->entry->holder != who)
+		if (f->outcome == GM_OUT_PENDING && f->entry->holder != who &&
+		    (f->exclusive || gm_entry_on_cpu(f->entry)))
 			until = GM_MAX(until,
 				       gm_entry_resident_until(f->entry));
 	}
@@ -394,8 +403,7 @@ void gm_batch_serve(struct gm_batch *b)
 		wait_residence(b);
 		gm_batch_move_locked(b);
 		unlock_entries(b);
-		for (i = 0, again = 0; i < b->n; i++)
-			again += b->faults[i].outcome == GM_OUT_RESTART;
+		again = release(b, 0);
 	} while (again && !gm_load(&b->region->dead));
-	release(b);
+	release(b, 1);
 }

@@ -240,6 +240,10 @@ static int pending(const struct gm_fault *f)
 static void fail_host(struct gm_fault *f, int err)
 {
 	f->err = err;
+	if (err == -ENOMEM)
+		gm_host_error(err, "the host has no memory to move the page "
+				   "at 0x%llx",
+			      (unsigned long long)f->va);
 	if (err == -EAGAIN)
 		f->outcome = GM_OUT_RESTART;
 	else if (err == -EBUSY)
@@ -446,7 +450,7 @@ static void commit_xpu(struct gm_batch *b, struct gm_fault *f)
 		f->page = NULL;
 	} else {
 		gm_page_touch(page);
-		if (!f->fresh)
+		if (f->access == GM_WRITE)
 			gm_count(gm_page_node(page), upgraded, 1);
 	}
 	if (f->exclusive) {
@@ -458,7 +462,7 @@ static void commit_xpu(struct gm_batch *b, struct gm_fault *f)
 	}
 	if (f->access == GM_WRITE)
 		e->flags |= GM_ENTRY_WRITTEN;
-	gm_entry_got_locked(e, b->ctx->index);
+	gm_entry_got_locked(e, b->ctx->index, b->hint);
 	count_commit(b, f, page->nid);
 	f->outcome = GM_OUT_DONE;
 }
@@ -517,7 +521,7 @@ static void commit_cpu(struct gm_batch *b, struct gm_fault *f)
 	/* What is left in f->page is a vacant place; it is put back later. */
 	drop_others(e, NULL);
 	gm_entry_set_locked(e, GM_STATE_MODIFIED);
-	gm_entry_got_locked(e, 0);
+	gm_entry_got_locked(e, 0, b->hint);
 	count_commit(b, f, nid);
 	f->outcome = GM_OUT_DONE;
 }
@@ -529,7 +533,7 @@ static void mapped_cpu(struct gm_batch *b, struct gm_fault *f, int status)
 		status = gm_host_cpu_fill(b->as, f->va);
 		if (!status) {
 			gm_entry_set_locked(f->entry, GM_STATE_MODIFIED);
-			gm_entry_got_locked(f->entry, 0);
+			gm_entry_got_locked(f->entry, 0, b->hint);
 			f->outcome = GM_OUT_DONE;
 			return;
 		}

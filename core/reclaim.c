@@ -33,20 +33,22 @@ struct gm_victim {
 /* How strict the choice is; the first that finds anything is taken. */
 enum gm_choice { CHOOSE_COLD, CHOOSE_ANY, NR_CHOICES };
 
-static int may_choose(const struct gm_page *page, enum gm_choice choice)
+static int may_choose(const struct gm_page *page, enum gm_choice choice,
+		      uint64_t now)
 {
 	if (page->flags & (GM_PAGE_BUSY | GM_PAGE_WIRED))
 		return 0;
 	if (choice == CHOOSE_ANY)
 		return 1;
 	return !(page->flags & GM_PAGE_PREFERRED) &&
-	       gm_host_now() >= gm_entry_resident_until(page->entry);
+	       now >= gm_entry_resident_until(page->entry);
 }
 
 static unsigned int choose(struct gm_node *node, struct gm_victim *v,
 			   unsigned int want, enum gm_choice choice)
 {
 	struct gm_list *pos, *tmp;
+	uint64_t now = gm_host_now();
 	unsigned int n = 0;
 
 	gm_lock(&node->lock, GM_RANK_NODE);
@@ -55,7 +57,7 @@ static unsigned int choose(struct gm_node *node, struct gm_victim *v,
 
 		if (n == want)
 			break;
-		if (!may_choose(page, choice))
+		if (!may_choose(page, choice, now))
 			continue;
 		page->flags |= GM_PAGE_BUSY;
 		node->nr_busy++;
@@ -170,9 +172,14 @@ static unsigned int evict(struct gm_victim *v, unsigned int n)
 		if (v[i].locked)
 			pages[nr++] = v[i].page;
 	gm_pages_unmap(pages, nr, status);
-	for (i = 0, nr = 0; i < n; i++)
-		if (v[i].locked && status[nr++] == 0)
-			freed += !gm_evict_locked(v[i].page, &v[i].host);
+	for (i = 0, nr = 0; i < n; i++) {
+		if (!v[i].locked || status[nr++])
+			continue;
+		if (gm_evict_locked(v[i].page, &v[i].host))
+			continue;
+		gm_page_free(v[i].page);
+		freed++;
+	}
 	return freed;
 }
 
@@ -258,6 +265,15 @@ void gm_replicas_trim(struct gm_node *node)
 	gm_unlock(&node->lock, GM_RANK_NODE);
 	while (over-- && replica_drop(node))
 		;
+}
+
+int gm_home_slots_get(struct gm_as *as, struct gm_page **slots, unsigned int n)
+{
+	int err = gm_host_slots_get(as, slots, n);
+
+	if (err)
+		gm_host_error(err, "no address space for %u pages at rest", n);
+	return err;
 }
 
 int gm_home_page_get(struct gm_as *as, unsigned int flags,

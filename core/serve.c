@@ -161,6 +161,17 @@ static int first_waiting(const uint8_t *waits, unsigned int n)
 	return -1;
 }
 
+/*
+ * The kernel holds the page, or the XPU's context is being replaced: a hint
+ * waits for that, a fault of the old context need not be served.
+ */
+static int worth_a_wait(const struct gm_target *t, const struct gm_fault *f)
+{
+	if (f->outcome == GM_OUT_DEVICE)
+		return f->err == -EAGAIN && (t->hint || !t->ctx);
+	return f->outcome == GM_OUT_BUSY;
+}
+
 /* One batch: some of the addresses wait no longer, or have died and wait. */
 static void serve_some(const struct gm_target *t, const uint64_t *vas,
 		       unsigned int n, const enum gm_access *access,
@@ -192,7 +203,7 @@ static void serve_some(const struct gm_target *t, const uint64_t *vas,
 	for (i = 0; i < s.batch.n; i++) {
 		struct gm_fault *f = &s.batch.faults[i];
 
-		if (f->outcome == GM_OUT_BUSY && *busy < BUSY_STEPS) {
+		if (worth_a_wait(t, f) && *busy < BUSY_STEPS) {
 			was_busy = 1;
 			continue;
 		}
@@ -324,25 +335,29 @@ static int cpu_fragment(struct gm_as *as, uint64_t va)
 	return err;
 }
 
+static int is_fragmented(struct gm_as *as, uint64_t va)
+{
+	struct gm_region *r = gm_region_lookup(as, va);
+	struct gm_entry *e;
+	int yes;
+
+	if (!r)
+		return 0;
+	e = gm_dir_peek(r->dir, gm_region_slot(r, va));
+	yes = e && gm_load(&e->state) == GM_STATE_FRAGMENTED;
+	gm_region_put(r);
+	return yes;
+}
+
 int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access)
 {
 	struct gm_target t = { .as = as, .nid = GM_NODE_NONE };
-	struct gm_region *r;
 	unsigned int tries;
 	int err = 0;
 
-	for (tries = 0; tries < CPU_TRIES; tries++) {
-		struct gm_entry *e = NULL;
-		enum gm_page_state state = GM_STATE_EMPTY;
-
-		r = gm_region_lookup(as, va);
-		if (r)
-			e = gm_dir_peek(r->dir, gm_region_slot(r, va));
-		if (e)
-			state = gm_load(&e->state);
-		if (r)
-			gm_region_put(r);
-		if (state == GM_STATE_FRAGMENTED) {
+	/* -EAGAIN passes: an event is on its way, or the page was just cut. */
+	for (tries = 0; tries < CPU_TRIES; tries += err != -EAGAIN) {
+		if (is_fragmented(as, va)) {
 			err = cpu_fragment(as, va);
 			if (err != -EAGAIN)
 				return err;
@@ -350,6 +365,10 @@ int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access)
 		}
 		gm_target_serve(&t, &va, 1, &access, &err);
 		gm_machine_settle();
+		if (err == -EFAULT && is_fragmented(as, va)) {
+			err = -EAGAIN;
+			continue;
+		}
 		if (!err || err == -EFAULT || err == -EACCES ||
 		    err == -EHWPOISON)
 			return err;

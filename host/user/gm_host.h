@@ -26,6 +26,6 @@ struct gm_host_as {
 	uint8_t unused;
 };
 
-#define GM_COVER(state, event) ((void)0)
+#define GM_COVER(state, event) ((void)(state), (void)(event))
 
 #endif /* GM_HOST_H */

@@ -70,7 +70,7 @@ static uint64_t move_range(int fd, uint64_t dst, uint64_t src, uint64_t len,
 	return done;
 }
 
-bool gm_page_move_in_dock(uint64_t dst, uint64_t src)
+static bool move_in_dock(uint64_t dst, uint64_t src)
 {
 	int err;
 
@@ -91,6 +91,18 @@ static int status_of(int err)
 	default:
 		return -EAGAIN; /* ENOENT, ESRCH: the mapping is gone */
 	}
+}
+
+static void wake(uint64_t va, uint64_t len)
+{
+	struct uffdio_range range = { va, len };
+
+	gm_sys_ioctl(gm_user.fd_region, UFFDIO_WAKE, &range);
+}
+
+void gm_host_cpu_wake(struct gm_as *as, uint64_t va)
+{
+	wake(va & ~GM_PAGE_MASK, GM_PAGE_SIZE);
 }
 
 /* --- mappings of other kinds -------------------------------------------- */
@@ -134,7 +146,7 @@ static int copy_out(uint64_t va, struct gm_page *slot)
 	if (!gm_vma_present(va, end, NULL, NULL))
 		return -ENOENT;
 	frame = gm_frames_try_get(true);
-	if (frame && !gm_page_move_in_dock(slot->addr, frame->addr)) {
+	if (frame && !move_in_dock(slot->addr, frame->addr)) {
 		gm_host_page_put(NULL, frame);
 		return -ENOMEM;
 	}
@@ -283,13 +295,14 @@ static void make_huge(uint64_t va, struct gm_page *slot)
 		gm_host_copy((void *)frame->addr, (void *)slot->addr,
 			     GM_PAGE_SIZE);
 		gm_frames_discard(slot);
-		if (gm_page_move_in_dock(slot->addr, frame->addr)) {
+		if (move_in_dock(slot->addr, frame->addr)) {
 			frame->vacant = 1;
 		} else {
 			/* Cannot be, but must not lose the data if it is. */
 			memcpy((void *)slot->addr, (void *)frame->addr,
 			       GM_PAGE_SIZE);
 		}
+		slot->vacant = 0;
 	}
 	gm_host_page_put(NULL, frame);
 }
@@ -344,6 +357,12 @@ void gm_host_cpu_unmap(struct gm_as *as, uint64_t va, struct gm_page **slots,
 	uint64_t done, at;
 	int err;
 
+	/* What is there now may be another mapping, not yet known to be. */
+	if (gm_events_pending(va, va + n * GM_PAGE_SIZE)) {
+		for (i = 0; i < n; i++)
+			status[i] = -EAGAIN;
+		return;
+	}
 	while (i < n) {
 		at = va + i * GM_PAGE_SIZE;
 		if (!(prot & GM_PROT_WRITE)) {
@@ -376,15 +395,15 @@ void gm_host_cpu_unmap(struct gm_as *as, uint64_t va, struct gm_page **slots,
 static int map_odd(uint64_t va, struct gm_page *page, bool *again)
 {
 	struct gm_vma vma;
-	int64_t left;
+	int64_t there;
 	int rc = whole_vma(va, &vma);
 
 	*again = false;
 	if (rc == -ENOENT)
 		return -EAGAIN;
 	if (rc == -ERANGE) { /* cut, without a word */
-		left = gm_host_cpu_scatter(NULL, va, page);
-		return left > 0 ? 0 : left < 0 ? (int)left : -EAGAIN;
+		there = gm_host_cpu_scatter(NULL, va, page, 0, GM_PAGE_SIZE);
+		return there > 0 ? 0 : -EAGAIN;
 	}
 	if (!(vma.prot & PROT_WRITE))
 		return copy_home(va, page);
@@ -394,8 +413,8 @@ static int map_odd(uint64_t va, struct gm_page *page, bool *again)
 
 static int map_hard(uint64_t va, struct gm_page *page, uint64_t done, int err)
 {
+	int rc, ignored;
 	bool again;
-	int rc;
 
 	if (!done && err == EINVAL) {
 		rc = map_odd(va, page, &again);
@@ -412,26 +431,15 @@ static int map_hard(uint64_t va, struct gm_page *page, uint64_t done, int err)
 	if (!done && (err == EBUSY || err == EINVAL))
 		return copy_home(va, page);
 	if (done)
-		move_range(gm_user.fd_dock, page->addr, va, done, HOLES, &err);
+		move_range(gm_user.fd_dock, page->addr, va, done, HOLES,
+			   &ignored);
 	return status_of(err);
-}
-
-/* One page table that was left behind would split the next huge page there. */
-static void left(struct gm_page **pages, unsigned int n, bool small)
-{
-	unsigned int i;
-
-	for (i = 0; i < n; i++) {
-		if (small)
-			gm_frames_discard(pages[i]);
-		pages[i]->vacant = 1;
-	}
 }
 
 void gm_host_cpu_map(struct gm_as *as, uint64_t va, struct gm_page **pages,
 		     unsigned int n, unsigned int prot, int *status)
 {
-	unsigned int i = 0, run, whole;
+	unsigned int i = 0, k, run, whole;
 	uint64_t done, at;
 	int err;
 
@@ -447,7 +455,8 @@ void gm_host_cpu_map(struct gm_as *as, uint64_t va, struct gm_page **pages,
 				  run * GM_PAGE_SIZE, HOLES, &err);
 		whole = (unsigned int)(done >> GM_PAGE_SHIFT);
 		memset(status + i, 0, whole * sizeof(*status));
-		left(pages + i, whole, false);
+		for (k = 0; k < whole; k++)
+			pages[i + k]->vacant = 1;
 		i += whole;
 		if (whole == run)
 			continue;
@@ -557,9 +566,10 @@ static void scatter_piece(uint64_t start, uint64_t end, uint64_t src,
 	}
 }
 
-int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va, struct gm_page *page)
+int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va, struct gm_page *page,
+			    uint64_t off, uint64_t len)
 {
-	uint64_t at = va, end = va + GM_PAGE_SIZE;
+	uint64_t at = va + off, end = at + len;
 	struct gm_vma vma;
 	int64_t bytes = 0;
 
@@ -577,7 +587,7 @@ int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va, struct gm_page *page)
 	}
 	if (page)
 		gm_frames_discard(page);
-	gm_host_cpu_wake(as, va);
+	wake(va + off, len);
 	return bytes;
 }
 
@@ -614,11 +624,4 @@ int gm_host_cpu_unpoison(struct gm_as *as, uint64_t va)
 	int rc = gm_events_zap(va, GM_PAGE_SIZE);
 
 	return rc == -ENOMEM ? -EAGAIN : rc;
-}
-
-void gm_host_cpu_wake(struct gm_as *as, uint64_t va)
-{
-	struct uffdio_range range = { va & ~GM_PAGE_MASK, GM_PAGE_SIZE };
-
-	gm_sys_ioctl(gm_user.fd_region, UFFDIO_WAKE, &range);
 }

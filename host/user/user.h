@@ -114,12 +114,13 @@ uint32_t gm_events_seen(void);
 void gm_events_wait(uint32_t seen);
 /* Wait until the events that have been read have reached the core. */
 void gm_events_barrier(void);
+/* Has an unmap or move of part of the range been read, but not served? */
+bool gm_events_pending(uint64_t start, uint64_t end);
 /* Events of our own doing, which the core is not told. */
 void gm_events_mute(uint64_t start, uint64_t end);
 void gm_events_unmute(uint64_t start, uint64_t end);
 /* Empty a page of a region, page table included. */
 int gm_events_zap(uint64_t va, uint64_t len);
-void gm_events_fork_child(void);
 
 /* frames.c */
 int gm_frames_init(void);
@@ -146,6 +147,9 @@ int gm_range_init(void);
 void gm_range_exit(void);
 void gm_range_forget(uint64_t va, uint64_t len);
 void gm_range_adopt(uint64_t va, uint64_t len);
+/* Could there be unified memory? Takes no lock, and is never wrong with no. */
+bool gm_range_possible(uint64_t va, uint64_t len);
+bool gm_range_in_arena(uint64_t va, uint64_t len);
 
 /* vma.c */
 struct gm_vma {
@@ -166,9 +170,6 @@ uint64_t gm_vma_present(uint64_t start, uint64_t end, uint64_t *from,
 /* The first run of missing 4 KiB pages; false if there is none. */
 bool gm_vma_missing(uint64_t start, uint64_t end, uint64_t *from, uint64_t *to);
 bool gm_vma_huge(uint64_t start, uint64_t end);
-
-/* pagetable.c */
-bool gm_page_move_in_dock(uint64_t dst, uint64_t src);
 
 static inline struct gm_page *gm_page_of(struct gm_list *link)
 {

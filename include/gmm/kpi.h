@@ -110,6 +110,8 @@ struct gm_pmap_run {
  * * change nothing when they fail;
  * * return 0 or a negative errno. -ENODEV means that the XPU is gone for good
  *   and makes the manager treat the device as lost; -ETIMEDOUT the same.
+ *   -EAGAIN means that it will do in a moment, when a context that has died
+ *   has been replaced: hints wait for that, and a fault gets it as its result.
  *   Every operator must return within a bounded time.
  * * may not call back into the manager, and may not touch unified memory.
  *

@@ -46,6 +46,9 @@ static void answer(struct rig *rig, const struct sgpu_hw_fault *f)
 		rig->reads++;
 	if (rig->hold)
 		return;
+	if (rig->copy)
+		sgpu_hw_copy(rig->gpu, SGPU_HW_TO_DEV, page * PAGE,
+			     (uint64_t)(uintptr_t)rig->copy, PAGE);
 	if (page == 63 && rig->answer)
 		ret = rig->answer;
 	else if (page >= rig->info.memory / PAGE)

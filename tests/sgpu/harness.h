@@ -30,6 +30,7 @@ struct rig {
 	_Atomic unsigned int gone;
 	_Atomic uint64_t last_addr;
 	_Atomic bool hold; /* leave faults unanswered */
+	const void *copy; /* if not NULL, a page to copy into each frame */
 };
 
 /* Open, load the kernels, bind, serve faults. Fails the test if it cannot. */

@@ -7,6 +7,8 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "harness.h"
@@ -67,6 +69,33 @@ static void measure_commands(bool unmap)
 	}
 }
 
+/* Both sides asleep. */
+static void measure_idle(void)
+{
+	const struct timespec pause = { .tv_nsec = 300000 };
+
+	for (unsigned int i = 0; i < SAMPLES; i++) {
+		uint64_t begin;
+
+		nanosleep(&pause, NULL);
+		begin = now_ns();
+		must(rig_map(&rig, i % PAGES, i % PAGES, 1, 3));
+		samples[i] = now_ns() - begin;
+		must(rig_unmap(&rig, i % PAGES, 1));
+	}
+}
+
+static void measure_copies(const void *from)
+{
+	for (unsigned int i = 0; i < SAMPLES; i++) {
+		uint64_t begin = now_ns();
+
+		must(sgpu_hw_copy(rig.gpu, SGPU_HW_TO_DEV, i % PAGES * PAGE,
+				  (uint64_t)(uintptr_t)from, PAGE));
+		samples[i] = now_ns() - begin;
+	}
+}
+
 static void measure_runs(void)
 {
 	struct sgpu_hw_run runs[16];
@@ -108,19 +137,34 @@ static void measure_launches(void)
 
 int main(void)
 {
+	void *page = aligned_alloc(PAGE, PAGE);
+
 	rig_open(&rig, NULL);
+	if (!page)
+		return 1;
+	madvise(page, PAGE, MADV_HUGEPAGE);
+	memset(page, 1, PAGE);
 	for (unsigned int i = 0; i < 128; i++)
 		must(sgpu_hw_zero(rig.gpu, i * PAGE, PAGE));
 	measure_commands(false);
 	report("map, one page");
 	measure_commands(true);
 	report("unmap, one page");
+	measure_idle();
+	report("map, one page, idle");
 	measure_runs();
 	report("map, 16 runs");
 	measure_faults();
 	report("fault, no copy");
+	measure_copies(page);
+	report("copy alone");
+	rig.copy = page;
+	measure_faults();
+	report("fault with a copy");
+	rig.copy = NULL;
 	measure_launches();
 	report("launch and sync");
 	rig_close(&rig);
+	free(page);
 	return 0;
 }

@@ -238,6 +238,75 @@ START_TEST(many_resets)
 }
 END_TEST
 
+static void *serve_nonsense(void *arg)
+{
+	struct sgpu_hw_fault faults[8];
+	int n;
+
+	do {
+		n = sgpu_hw_fault_wait(rig.gpu, faults, 8);
+		for (int i = 0; i < n; i++) {
+			ck_assert(faults[i].access == SGPU_HW_READ ||
+				  faults[i].access == SGPU_HW_WRITE);
+			ck_assert_uint_lt(faults[i].addr - rig.info.arena_base,
+					  rig.info.arena_len);
+			sgpu_hw_fault_done(rig.gpu, &faults[i], 0);
+		}
+		if (n == -ECONNRESET) {
+			sgpu_hw_restart(rig.gpu);
+			sgpu_reset(rig.gpu);
+		}
+	} while (n > 0 || n == -ECONNRESET);
+	return NULL;
+}
+
+/*
+ * Whatever a device makes of its registers: calls return in time, with one of
+ * the errors they may return, and the memory is as it was.
+ */
+START_TEST(hostile_device)
+{
+	struct sgpu_config c = { .program = getenv("SGPU_TEST_HOSTILE"),
+				 .memory = 16 * PAGE };
+	struct sgpu_kernel *kernel = NULL;
+	pthread_t thread;
+	uint64_t end = now_us() + 1500000;
+	unsigned int rounds = 0;
+
+	ck_assert_int_eq(sgpu_open(&c, &rig.gpu), 0);
+	sgpu_hw_deadline(rig.gpu, 2000);
+	ck_assert_int_eq(sgpu_hw_bind(rig.gpu, &rig.info), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, serve_nonsense, NULL),
+			 0);
+	*frame(&rig, 3) = 33;
+	while (now_us() < end) {
+		int ret = rig_map(&rig, rounds % 16, rounds % 16, 1, 3);
+
+		ck_assert_msg(ret == 0 || ret == -EAGAIN || ret == -EIO ||
+				      ret == -ENOMEM || ret == -ETIMEDOUT ||
+				      ret == -ENODEV,
+			      "%d", ret);
+		rig_unmap(&rig, rounds % 16, 1);
+		if (!rig.module)
+			sgpu_module_load(rig.gpu, getenv("SGPU_TEST_KERNELS"),
+					 &rig.module);
+		if (rig.module && !kernel)
+			sgpu_kernel_find(rig.module, "nothing", &kernel);
+		if (kernel && rounds % 100 < 2)
+			sgpu_launch(rig.gpu, NULL, kernel, 1, NULL, 0);
+		rounds++;
+		if (ret == -ETIMEDOUT || ret == -ENODEV)
+			break;
+	}
+	ck_assert_uint_gt(rounds, 0);
+	ck_assert_uint_eq(*frame(&rig, 3), 33);
+	sgpu_hw_fault_stop(rig.gpu);
+	pthread_join(thread, NULL);
+	sgpu_hw_unbind(rig.gpu);
+	sgpu_close(rig.gpu);
+}
+END_TEST
+
 Suite *error_suite(void)
 {
 	Suite *s = suite_create("error");
@@ -254,6 +323,7 @@ Suite *error_suite(void)
 	tcase_add_test(t, hang_ends_at_the_deadline);
 	tcase_add_loop_test(t, memory_lost, 0, 2);
 	tcase_add_test(t, many_resets);
+	tcase_add_loop_test(t, hostile_device, 0, 4);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -330,6 +330,7 @@ START_TEST(killed_program_takes_the_device_along)
 		for (;;)
 			pause();
 	}
+	close(ends[1]);
 	ck_assert_int_eq(read(ends[0], pids, sizeof(pids)), sizeof(pids));
 	ck_assert_int_eq(kill(pids[0], 0), 0);
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);

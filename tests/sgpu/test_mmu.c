@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "kernels.h"
@@ -252,6 +253,39 @@ START_TEST(copy_and_zero)
 }
 END_TEST
 
+static unsigned long huge_kb(int pid)
+{
+	char line[256];
+	unsigned long sum = 0, kb;
+	FILE *f;
+
+	snprintf(line, sizeof(line), "/proc/%d/smaps", pid);
+	f = fopen(line, "r");
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "ShmemPmdMapped: %lu", &kb) == 1)
+			sum += kb;
+	}
+	fclose(f);
+	return sum;
+}
+
+/* Frames are huge pages, on both sides, from their first use on. */
+START_TEST(frames_are_huge)
+{
+	struct span a;
+
+	rig_open(&rig, NULL);
+	for (uint64_t i = 0; i < 8; i++)
+		ck_assert_int_eq(sgpu_hw_zero(rig.gpu, i * PAGE, PAGE), 0);
+	ck_assert_uint_eq(huge_kb(getpid()), 8 * PAGE / 1024);
+	a = (struct span){ (void *)(uintptr_t)va(&rig, 0), 1, NULL };
+	ck_assert_int_eq(rig_run(&rig, "touch_pages", 12, &a, sizeof(a)), 0);
+	ck_assert_uint_eq(huge_kb(rig.info.pid), 12 * PAGE / 1024);
+	rig_close(&rig);
+}
+END_TEST
+
 START_TEST(slow_link)
 {
 	struct sgpu_config c = { .link_mbps = 100 };
@@ -362,6 +396,7 @@ Suite *mmu_suite(void)
 	tcase_add_test(t, commands_from_many_threads);
 	tcase_add_test(t, no_store_is_lost);
 	tcase_add_test(t, copy_and_zero);
+	tcase_add_test(t, frames_are_huge);
 	tcase_add_test(t, slow_link);
 	tcase_add_test(t, slow_commands);
 	tcase_add_test(t, injected_errors);

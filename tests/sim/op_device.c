@@ -270,10 +270,14 @@ int op_reset(struct worker *w)
 	ctx = d->dev->ctxs[w->as];
 	d->busy = true;
 	sim_ctx_stop(ctx);
+	ctx->replacing = true;
 	sim_ctx_clear_all(ctx);
+	sim_yield();
 	err = CALL(gm_as_reset(&ctx->as->as, d->dev->dev));
 	SIM_CHECK(!err || d->dev->dead, "reset: error %d", err);
+	ctx->replacing = false;
 	ctx->stopped = false;
+	t.reset_at = sim.steps;
 	d->busy = false;
 	return err;
 }

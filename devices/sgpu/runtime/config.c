@@ -8,8 +8,13 @@
 #include "runtime.h"
 
 #define DEFAULT_MEMORY ((uint64_t)256 << 20)
+#ifdef __SANITIZE_THREAD__ /* keeps the usual place to itself */
+#define DEFAULT_ARENA_BASE 0x550000000000ull
+#define DEFAULT_ARENA_LEN ((uint64_t)256 << 30)
+#else
 #define DEFAULT_ARENA_BASE 0x300000000000ull
 #define DEFAULT_ARENA_LEN ((uint64_t)16 << 40)
+#endif
 #define ADDRESS_END ((uint64_t)1 << 47)
 /* From the library's folder: as installed, then as built. */
 #define INSTALLED "../libexec/gmm/sgpu-device"

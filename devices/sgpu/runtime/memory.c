@@ -73,14 +73,16 @@ void frames_ready(struct sgpu *gpu, uint64_t daddr, uint64_t len)
 	uint64_t end = (daddr + len + WIRE_PAGE - 1) >> WIRE_PAGE_SHIFT;
 
 	for (uint64_t f = daddr >> WIRE_PAGE_SHIFT; f < end; f++) {
+		unsigned char *frame = gpu->window + (f << WIRE_PAGE_SHIFT);
 		uint64_t bit = 1ull << f % 64;
 
 		if (atomic_load_explicit(&gpu->ready[f / 64],
 					 memory_order_relaxed) &
 		    bit)
 			continue;
-		madvise(gpu->window + (f << WIRE_PAGE_SHIFT), WIRE_PAGE,
-			MADV_COLLAPSE);
+		/* A page table is needed, and one page, for a start. */
+		(void)*(volatile unsigned char *)frame;
+		madvise(frame, WIRE_PAGE, MADV_COLLAPSE);
 		atomic_fetch_or(&gpu->ready[f / 64], bit);
 	}
 }

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * preload.c - unified memory for unchanged programs
+ *
+ * mmap() with MAP_XPU_VISIBLE makes unified memory; the other memory calls,
+ * where they meet it, do what gmm.h's do. Everything else goes to the kernel
+ * unchanged.
+ */
+#undef _FILE_OFFSET_BITS /* mmap() and mmap64() are to be two names */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gmm/gmm.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+
+/* Of libgmm. 0: no unified memory there, 1: some, 2: and nothing else. */
+int gm_preload_meets(const void *addr, size_t len);
+
+static void *plain_mmap(void *addr, size_t len, int prot, int flags, int fd,
+			off_t offset)
+{
+	return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
+}
+
+PUBLIC void *mmap(void *addr, size_t len, int prot, int flags, int fd,
+		  off_t offset)
+{
+	/* With MAP_SHARED it is some other kernel's flag. */
+	if ((flags & MAP_XPU_VISIBLE) && (flags & MAP_TYPE) == MAP_PRIVATE)
+		return gm_mmap(addr, len, prot, flags, fd, offset);
+	/* A fixed mapping over unified memory ends that first. */
+	if ((flags & MAP_FIXED) && gm_preload_meets(addr, len) &&
+	    gm_munmap(addr, len))
+		return MAP_FAILED;
+	return plain_mmap(addr, len, prot, flags, fd, offset);
+}
+
+PUBLIC void *mmap64(void *addr, size_t len, int prot, int flags, int fd,
+		    off64_t offset)
+{
+	return mmap(addr, len, prot, flags, fd, offset);
+}
+
+PUBLIC int munmap(void *addr, size_t len)
+{
+	int meets = gm_preload_meets(addr, len);
+
+	if (meets && gm_munmap(addr, len))
+		return -1;
+	if (meets == 2)
+		return 0;
+	return (int)syscall(SYS_munmap, addr, len);
+}
+
+PUBLIC int mprotect(void *addr, size_t len, int prot)
+{
+	if (gm_preload_meets(addr, len))
+		return gm_mprotect(addr, len, prot);
+	return (int)syscall(SYS_mprotect, addr, len, prot);
+}
+
+PUBLIC void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
+{
+	void *fixed = NULL;
+	va_list args;
+
+	if (flags & MREMAP_FIXED) {
+		va_start(args, flags);
+		fixed = va_arg(args, void *);
+		va_end(args);
+	}
+	if (gm_preload_meets(addr, old_len ? old_len : 1) &&
+	    !(flags & ~MREMAP_MAYMOVE))
+		return gm_mremap(addr, old_len, new_len, flags);
+	return (void *)syscall(SYS_mremap, addr, old_len, new_len, flags,
+			       fixed);
+}
+
+PUBLIC int madvise(void *addr, size_t len, int advice)
+{
+	if ((advice == MADV_DONTNEED || advice == MADV_FREE) &&
+	    gm_preload_meets(addr, len))
+		return gmadvise(GM_NODE_NONE, addr, len, GM_DONTNEED);
+	return (int)syscall(SYS_madvise, addr, len, advice);
+}
