@@ -86,6 +86,7 @@ static int get_slots(struct gm_batch *b)
 
 static int get_host_page(struct gm_batch *b, struct gm_fault *f)
 {
+	unsigned int flags;
 	int err = 0;
 
 	if (!b->ctx && f->want_page && !f->page) {
@@ -93,11 +94,10 @@ static int get_host_page(struct gm_batch *b, struct gm_fault *f)
 
 		f->zeroed =
 			state == GM_STATE_EMPTY || state == GM_STATE_UNTRACKED;
-		err = gm_host_page_get(b->as, b->nid,
-				       f->zeroed ? GM_HOST_ZEROED : 0,
-				       &f->page);
+		flags = f->zeroed ? GM_HOST_ZEROED : 0;
+		err = gm_host_page_get(b->as, b->nid, flags, &f->page);
 		if (err)
-			err = gm_home_page_get(b->as, 0, &f->page);
+			err = gm_home_page_get(b->as, flags, &f->page);
 	}
 	if (!err && f->want_bounce && !f->bounce)
 		err = gm_home_page_get(b->as, 0, &f->bounce);
