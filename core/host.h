@@ -226,7 +226,8 @@ enum gm_range_flags {
 };
 
 /*
- * Make a range of the program's memory, empty, not inherited by fork().
+ * Make a range of the program's memory, empty, not inherited by fork(), where
+ * gm_as_taken() says 0; at a @hint that is not FIXED the core has asked.
  * pre: @hint is 0 or a multiple of GM_PAGE_SIZE; rank AS may be held.
  * Return: 0 and the address; -ENOMEM, -EEXIST, -EINVAL.
  */

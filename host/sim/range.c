@@ -41,7 +41,8 @@ static uint64_t sim_range_find(struct sim_as *as, uint64_t len)
 		uint64_t at = (start + i) % (room - n + 1);
 		uint64_t va = SIM_BASE + at * GM_PAGE_SIZE;
 
-		if (sim_range_free(as, va, len))
+		if (sim_range_free(as, va, len) &&
+		    !gm_as_taken(&as->as, va, len))
 			return va;
 	}
 	return 0;

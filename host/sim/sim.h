@@ -303,7 +303,12 @@ struct sim_slot {
 	uint16_t pins; /* the kernel's */
 };
 
-enum sim_event_kind { SIM_EV_UNMAP, SIM_EV_REMOVE, SIM_EV_REMAP };
+enum sim_event_kind {
+	SIM_EV_UNMAP,
+	SIM_EV_REMOVE,
+	SIM_EV_REMAP,
+	SIM_EV_MOVED, /* the unmapping that follows a REMAP: not told */
+};
 
 struct sim_event {
 	struct sim_event *next;
@@ -452,6 +457,10 @@ void sim_ctx_free(struct sim_ctx *ctx);
 /* No access is under way when this returns, and none starts. */
 void sim_ctx_stop(struct sim_ctx *ctx);
 void sim_ctx_clear_all(struct sim_ctx *ctx);
+
+/* Would the program let this context store there now? Asked just before a
+ * store that its hardware does not check. */
+extern bool (*sim_xpu_guard)(struct sim_ctx *ctx, uint64_t va);
 
 enum sim_xpu_kind { SIM_XPU_LOAD, SIM_XPU_STORE, SIM_XPU_ADD };
 

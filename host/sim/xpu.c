@@ -12,6 +12,7 @@
 
 #include "host/sim/sim.h"
 
+bool (*sim_xpu_guard)(struct sim_ctx *ctx, uint64_t va);
 void (*sim_dev_died)(struct sim_dev *dev, bool lost);
 
 /* --- operators ---------------------------------------------------------------- */
@@ -530,6 +531,10 @@ int sim_xpu_access(struct sim_ctx *ctx, unsigned int core, uint64_t va,
 	for (;;) {
 		sim_point(SIM_STEP);
 		err = ctx->dev->dead || ctx->stopped ? -ENODEV : 0;
+		if (!err && kind != SIM_XPU_LOAD && sim_xpu_guard &&
+		    !(ctx->dev->caps & GM_CAP_WRITE_FAULT) &&
+		    !sim_xpu_guard(ctx, va))
+			err = -EACCES;
 		if (err)
 			break;
 		fault = sim_xpu_step(ctx, core, va, word, kind);

@@ -155,6 +155,8 @@ static void worker_main(void *arg)
 
 		if (t.park)
 			worker_park();
+		if (!t.ops_left)
+			break;
 		t.ops_left--;
 		sim.current->doing = op_names[op];
 		sim.current->busy_since = sim.steps;
@@ -370,6 +372,7 @@ static void one_run(uint64_t seed, uint64_t ops)
 	run_config(seed);
 	t.ops_left = ops;
 	sim_dev_died = torture_died;
+	sim_xpu_guard = torture_guard;
 	sim.fail_call = options.fail_call;
 	sim.fail_nth = options.fail_nth;
 	sim.fail_error = options.fail_error;
