@@ -103,7 +103,8 @@ static struct {
 static int make_bell(void)
 {
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	void *p = gm_sys_mmap(0, BELL_LEN, PROT_READ | PROT_WRITE, 0);
+	/* Without rights, for mlockall() touches all that can be touched. */
+	void *p = gm_sys_mmap(0, BELL_LEN, PROT_NONE, 0);
 
 	if (p == MAP_FAILED)
 		return gm_host_error(-ENOMEM, "no memory");
@@ -525,7 +526,8 @@ static void wake_dropped(void)
 
 /*
  * The signal that broken memory gives, with the address, to the thread that
- * faults. The entry stays as it is: a later touch may succeed.
+ * faults; only the kernel may say BUS_ADRERR to another thread. The entry
+ * stays as it is: a later touch may succeed.
  */
 static void send_bus_error(const struct fault *fault)
 {
@@ -533,9 +535,21 @@ static void send_bus_error(const struct fault *fault)
 
 	memset(&info, 0, sizeof(info));
 	info.si_signo = SIGBUS;
-	info.si_code = BUS_ADRERR;
+	info.si_code = SI_QUEUE;
 	info.si_addr = (void *)fault->va;
 	syscall(SYS_rt_tgsigqueueinfo, getpid(), fault->tid, SIGBUS, &info);
+}
+
+/*
+ * The core does not know this page, but it is watched: the program has moved
+ * a piece to where no page begins. From now on it is plain memory.
+ */
+static void let_go(uint64_t slot)
+{
+	struct uffdio_range range = { slot, GM_PAGE_SIZE };
+
+	if (!gm_events_pending(slot, slot + GM_PAGE_SIZE))
+		gm_sys_ioctl(gm_user.fd_region, UFFDIO_UNREGISTER, &range);
 }
 
 static void serve_fault(const struct fault *fault)
@@ -554,8 +568,10 @@ static void serve_fault(const struct fault *fault)
 			return;
 		send_bus_error(fault);
 		break;
-	case -EFAULT: /* unmapped since: the kernel says so itself */
-	case -EACCES:
+	case -EFAULT:
+		let_go(slot);
+		break;
+	case -EACCES: /* the kernel says so itself */
 	case -EAGAIN:
 		break;
 	default:

@@ -60,6 +60,7 @@ static int open_in(const char *dir, const char *name)
 
 static void open_cgroup(const char *dir, bool v2)
 {
+	gm_memory_exit();
 	cgroup.fd_limit =
 		open_in(dir, v2 ? "memory.max" : "memory.limit_in_bytes");
 	cgroup.fd_used =
