@@ -14,6 +14,8 @@
 
 #define N 512
 #define SAMPLES 256
+#define MIN_K 8192
+#define MAX_K 32768
 
 struct problem {
 	uint64_t k;
@@ -176,12 +178,23 @@ static void product(struct xpu *big, uint64_t k)
 	series_print(&speed);
 }
 
+static size_t need(uint64_t k)
+{
+	return whole_pages(N * k * 2) + whole_pages(k * MATMUL_COLS * 2) +
+	       whole_pages(N * MATMUL_COLS * 2);
+}
+
+/* As large as fits, with a page for the result of other kernels. */
 void bench_matmul(void)
 {
 	struct xpu big;
 
-	xpu_open(&big, 96 << 20, 1);
-	for (uint64_t k = 8192; k <= 32768; k *= 2)
-		product(&big, k);
+	if (need(MIN_K) + GM_PAGE_SIZE > options.memory)
+		die("matmul: --memory must be at least %zu MiB",
+		    (need(MIN_K) + GM_PAGE_SIZE) >> 20);
+	xpu_open(&big, options.memory, 1);
+	for (uint64_t k = MIN_K; k <= MAX_K; k *= 2)
+		if (need(k) + GM_PAGE_SIZE <= options.memory)
+			product(&big, k);
 	xpu_close(&big);
 }

@@ -79,6 +79,17 @@ static int text(int err, uint64_t va, const char *what)
 	return err;
 }
 
+/* What the host says about a page that is to be replaced. */
+static int host_text(int err, uint64_t va)
+{
+	if (err == -EBUSY)
+		return gm_host_error(err,
+				     "the kernel holds the page at 0x%llx",
+				     (unsigned long long)va);
+	return gm_host_error(err, "the page at 0x%llx cannot be replaced (%d)",
+			     (unsigned long long)va, err);
+}
+
 /*
  * Read @n bytes, inside one page, into @page at @off, or, without a page, into
  * the buffer. Touches no unified address under a lock.
@@ -234,7 +245,7 @@ static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
 	if (gm_load(&r->dead))
 		return -EAGAIN;
 	if (!(prot & GM_PROT_WRITE))
-		return -EACCES;
+		return text(-EACCES, va, "store");
 	GM_COVER(e->state, GM_ON_COPY_OVER);
 	/* A page that is lost, cut or pinned is no page to be replaced. */
 	if (e->state == GM_STATE_POISON || e->state == GM_STATE_FRAGMENTED ||
@@ -243,7 +254,7 @@ static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
 	if (gm_entry_on_cpu(e)) {
 		gm_host_cpu_unmap(m->as, va, slot, 1, prot, &err);
 		if (err && err != -ENOENT)
-			return err;
+			return err == -EAGAIN ? err : host_text(err, va);
 	}
 	err = gm_entry_drop_locked(r->dir, e, 0);
 	if (err)
@@ -258,13 +269,15 @@ static int replace(struct gm_memcpy *m, uint64_t va, struct gm_page **page)
 	struct gm_region *r = gm_region_lookup(m->as, va);
 	struct gm_page *slot = NULL;
 	struct gm_entry *e;
-	int err = -EFAULT;
+	int err = r ? 0 : text(-EFAULT, va, "store");
 
 	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, va)) : NULL;
 	if (r && !e)
-		err = -ENOMEM;
-	if (e)
-		err = gm_host_slots_get(m->as, &slot, 1);
+		err = gm_host_error(-ENOMEM, "no memory for the directory");
+	if (e && gm_load(&e->state) == GM_STATE_UNTRACKED)
+		err = gm_region_track(r);
+	if (e && !err)
+		err = gm_home_slots_get(m->as, &slot, 1);
 	if (!err) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
 		err = replace_locked(m, r, e, va, page, &slot);
@@ -314,7 +327,7 @@ static int write_xpu(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	int err = -EAGAIN;
 
 	if (!r)
-		return -EFAULT;
+		return text(-EFAULT, dst, "store");
 	e = gm_dir_entry(r->dir, gm_region_slot(r, dst));
 	if (e) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
@@ -412,7 +425,7 @@ static int one_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
 		gm_ctx_put(ctx);
 	if (err == -EXDEV)
 		err = 0;
-	return err < 0 ? text(err, dst, "store") : 0;
+	return GM_MIN(err, 0);
 }
 
 /* --- pieces ------------------------------------------------------------ */

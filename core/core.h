@@ -62,6 +62,7 @@ enum gm_page_flags {
 	GM_PAGE_WIRED = 1 << 1, /* not to be evicted */
 	GM_PAGE_PREFERRED = 1 << 2, /* evicted after the others */
 	GM_PAGE_LEAVING = 1 << 3, /* its range is being unregistered */
+	GM_PAGE_GIVEN = 1 << 4, /* freed: its evictor puts it on the list */
 };
 
 /**

@@ -95,6 +95,12 @@ static int track_locked(struct gm_as *as)
 		/* The program has unmapped it while nobody watched. */
 		if (err == -ENOENT)
 			err = 0;
+		if (err)
+			gm_host_error(err,
+				      "the host cannot watch 0x%llx-0x%llx "
+				      "(%d)",
+				      (unsigned long long)r->start,
+				      (unsigned long long)r->end, err);
 	}
 	return err;
 }
@@ -151,7 +157,7 @@ int gm_as_attach(struct gm_as *as, struct gm_dev *dev, void *pmap)
 	ctx->dev = dev;
 	ctx->pmap = pmap;
 	gm_lock(&dev->lock, GM_RANK_DEV);
-	gm_lock(&as->lock, GM_RANK_AS);
+	gm_as_lock_quiet(as);
 	err = attach_locked(ctx);
 	gm_unlock(&as->lock, GM_RANK_AS);
 	gm_unlock(&dev->lock, GM_RANK_DEV);
@@ -194,7 +200,7 @@ static void unlink_ctx(struct gm_ctx *ctx)
 	struct gm_region_table *t;
 	uint32_t i;
 
-	gm_lock(&as->lock, GM_RANK_AS);
+	gm_as_lock_quiet(as);
 	t = as->table;
 	for (i = 0; t && i < t->nr; i++)
 		gm_ctx_release_va(ctx, t->regions[i]->start,

@@ -152,7 +152,8 @@ int gm_dev_result(struct gm_dev *dev, int err)
 	gm_count(dev->node, operator_errors, 1);
 	if ((err == -ENODEV || err == -ETIMEDOUT) && gm_dev_alive(dev))
 		gm_dev_died(dev, GM_DEV_DEAD);
-	return err;
+	return gm_host_error(err, "device %s: an operator failed (%d)",
+			     dev->name, err);
 }
 
 /* --- frames ------------------------------------------------------------ */

@@ -81,7 +81,15 @@ static int take_off(struct gm_discard *d)
 		gm_entry_add_locked(d->r->dir, d->e, d->slot, d->va);
 		d->slot = NULL;
 	}
-	return status == -ENOENT ? 0 : status;
+	if (status == -ENOENT || !status || status == -EAGAIN)
+		return status == -ENOENT ? 0 : status;
+	if (status == -EBUSY)
+		return gm_host_error(status,
+				     "the kernel holds the page at 0x%llx",
+				     (unsigned long long)d->va);
+	return gm_host_error(status,
+			     "the page at 0x%llx cannot be taken off (%d)",
+			     (unsigned long long)d->va, status);
 }
 
 /* One copy stays, unmapped; the part of it is zeroed. */
@@ -124,6 +132,11 @@ static int discard_locked(struct gm_discard *d)
 		err = gm_host_cpu_unpoison(d->as, d->va);
 		if (!err)
 			gm_entry_set_locked(d->e, GM_STATE_EMPTY);
+		else if (err != -EAGAIN)
+			gm_host_error(err,
+				      "the host keeps the lost page at 0x%llx "
+				      "poisoned (%d)",
+				      (unsigned long long)d->va, err);
 		return err;
 	}
 	if (gm_entry_on_cpu(d->e))
@@ -145,6 +158,9 @@ static int discard_fragment(struct gm_discard *d)
 		err = gm_host_user_write(d->as, d->va + d->off + done, zeros,
 					 n);
 	}
+	if (err)
+		gm_host_error(err, "the cut page at 0x%llx cannot be written",
+			      (unsigned long long)d->va);
 	return err;
 }
 
@@ -157,14 +173,17 @@ static int untouched(const struct gm_discard *d)
 static int discard_page(struct gm_discard *d, int by_program)
 {
 	uint64_t start = gm_host_now();
-	int err;
+	int err = 0;
 
 	d->e = gm_dir_entry(d->r->dir, gm_region_slot(d->r, d->va));
 	if (!d->e)
 		return gm_host_error(-ENOMEM, "no memory for the directory");
 	if (untouched(d))
 		return 0;
-	err = gm_host_slots_get(d->as, &d->slot, 1);
+	if (gm_load(&d->e->state) == GM_STATE_UNTRACKED)
+		err = gm_region_track(d->r);
+	if (!err)
+		err = gm_home_slots_get(d->as, &d->slot, 1);
 	if (err)
 		return err;
 	gm_lock(&d->e->lock, GM_RANK_ENTRY);

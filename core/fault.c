@@ -77,7 +77,7 @@ static int get_slots(struct gm_batch *b)
 		if (f->outcome == GM_OUT_PENDING && f->want_slot && !f->slot)
 			who[n++] = f;
 	}
-	if (!n || gm_host_slots_get(b->as, slots, n))
+	if (!n || gm_home_slots_get(b->as, slots, n))
 		return n ? -ENOMEM : 0;
 	for (i = 0; i < n; i++)
 		who[i]->slot = slots[i];
@@ -139,15 +139,24 @@ static void put_page(struct gm_as *as, struct gm_page **page)
 	*page = NULL;
 }
 
-static void release(struct gm_batch *b)
+/* What those have in hand that will not be served, or were. The others could
+ * wait for it for ever. */
+static unsigned int release(struct gm_batch *b, int all)
 {
-	unsigned int i;
+	unsigned int i, left = 0;
 
 	for (i = 0; i < b->n; i++) {
-		put_page(b->as, &b->faults[i].page);
-		put_page(b->as, &b->faults[i].slot);
-		put_page(b->as, &b->faults[i].bounce);
+		struct gm_fault *f = &b->faults[i];
+
+		if (f->outcome == GM_OUT_RESTART && !all) {
+			left++;
+			continue;
+		}
+		put_page(b->as, &f->page);
+		put_page(b->as, &f->slot);
+		put_page(b->as, &f->bounce);
 	}
+	return left;
 }
 
 /* --- plans: what the state asks for, entry locked ---------------------- */
@@ -164,6 +173,22 @@ static void need(struct gm_fault *f, uint8_t *what)
 	f->outcome = GM_OUT_RESTART;
 }
 
+/*
+ * Lost data. The CPU is told in its page table, and here, with the entry
+ * locked: a discard might make the page anew in between.
+ */
+static void refuse_poison(struct gm_batch *b, struct gm_fault *f)
+{
+	int err = b->ctx || b->hint ? 0 : gm_host_cpu_poison(b->as, f->va);
+
+	if (err == -EAGAIN) {
+		fail(f, GM_OUT_RESTART);
+		return;
+	}
+	f->err = err;
+	fail(f, err ? GM_OUT_HOST : GM_OUT_POISON);
+}
+
 static int refused(struct gm_batch *b, struct gm_fault *f)
 {
 	unsigned int prot = gm_entry_prot(b->region->dir, f->entry);
@@ -174,7 +199,7 @@ static int refused(struct gm_batch *b, struct gm_fault *f)
 		 (f->access == GM_WRITE && !(prot & GM_PROT_WRITE)))
 		fail(f, GM_OUT_DENIED);
 	else if (f->entry->state == GM_STATE_POISON)
-		fail(f, GM_OUT_POISON);
+		refuse_poison(b, f);
 	else if (f->entry->state == GM_STATE_FRAGMENTED)
 		fail(f, GM_OUT_FRAGMENTED);
 	return f->outcome != GM_OUT_PENDING;
@@ -394,8 +419,7 @@ void gm_batch_serve(struct gm_batch *b)
 		wait_residence(b);
 		gm_batch_move_locked(b);
 		unlock_entries(b);
-		for (i = 0, again = 0; i < b->n; i++)
-			again += b->faults[i].outcome == GM_OUT_RESTART;
+		again = release(b, 0);
 	} while (again && !gm_load(&b->region->dead));
-	release(b);
+	release(b, 1);
 }

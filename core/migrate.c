@@ -240,6 +240,10 @@ static int pending(const struct gm_fault *f)
 static void fail_host(struct gm_fault *f, int err)
 {
 	f->err = err;
+	if (err == -ENOMEM)
+		gm_host_error(err, "the host has no memory to move the page "
+				   "at 0x%llx",
+			      (unsigned long long)f->va);
 	if (err == -EAGAIN)
 		f->outcome = GM_OUT_RESTART;
 	else if (err == -EBUSY)

@@ -140,8 +140,10 @@ void gm_page_free(struct gm_page *page)
 
 	GM_BUG_ON(gm_page_is_host(page));
 	gm_lock(&node->lock, GM_RANK_NODE);
-	/* An evictor holds it: he will find it without data and free it. */
-	if (!(page->flags & GM_PAGE_BUSY))
+	/* Not before its evictor has let go of it, who may not know yet. */
+	if (page->flags & GM_PAGE_BUSY)
+		page->flags |= GM_PAGE_GIVEN;
+	else
 		page_free_locked(node, page);
 	gm_unlock(&node->lock, GM_RANK_NODE);
 	gm_waitq_wake(&node->changed);
@@ -150,11 +152,13 @@ void gm_page_free(struct gm_page *page)
 void gm_page_unbusy(struct gm_page *page)
 {
 	struct gm_node *node = gm_page_node(page);
+	int given;
 
 	gm_lock(&node->lock, GM_RANK_NODE);
-	page->flags &= ~GM_PAGE_BUSY;
+	given = page->flags & GM_PAGE_GIVEN;
+	page->flags &= ~(GM_PAGE_BUSY | GM_PAGE_GIVEN);
 	node->nr_busy--;
-	if (!page->entry && page->list == GM_PAGE_NOWHERE)
+	if (given)
 		page_free_locked(node, page);
 	gm_unlock(&node->lock, GM_RANK_NODE);
 	gm_waitq_wake(&node->changed);

@@ -172,9 +172,14 @@ static unsigned int evict(struct gm_victim *v, unsigned int n)
 		if (v[i].locked)
 			pages[nr++] = v[i].page;
 	gm_pages_unmap(pages, nr, status);
-	for (i = 0, nr = 0; i < n; i++)
-		if (v[i].locked && status[nr++] == 0)
-			freed += !gm_evict_locked(v[i].page, &v[i].host);
+	for (i = 0, nr = 0; i < n; i++) {
+		if (!v[i].locked || status[nr++])
+			continue;
+		if (gm_evict_locked(v[i].page, &v[i].host))
+			continue;
+		gm_page_free(v[i].page);
+		freed++;
+	}
 	return freed;
 }
 
@@ -260,6 +265,15 @@ void gm_replicas_trim(struct gm_node *node)
 	gm_unlock(&node->lock, GM_RANK_NODE);
 	while (over-- && replica_drop(node))
 		;
+}
+
+int gm_home_slots_get(struct gm_as *as, struct gm_page **slots, unsigned int n)
+{
+	int err = gm_host_slots_get(as, slots, n);
+
+	if (err)
+		gm_host_error(err, "no address space for %u pages at rest", n);
+	return err;
 }
 
 int gm_home_page_get(struct gm_as *as, unsigned int flags,

@@ -298,8 +298,14 @@ int gm_as_protect(struct gm_as *as, uint64_t va, uint64_t len,
 	if (!err)
 		err = protect_pages(as, (va + GM_PAGE_MASK) & ~GM_PAGE_MASK,
 				    end & ~GM_PAGE_MASK, prot);
-	if (!err)
+	if (!err) {
 		err = gm_host_range_protect(as, va, len, prot);
+		if (err)
+			gm_host_error(err,
+				      "the host did not change the rights of "
+				      "0x%llx (%d)",
+				      (unsigned long long)va, err);
+	}
 	gm_machine_settle();
 	return err;
 }

@@ -300,11 +300,10 @@ static void sim_event_post(struct sim_as *as, struct sim_event *ev,
 		sim_task_block("event read", ev);
 }
 
-int sim_event_wait(struct sim_event *ev)
+void sim_event_wait(struct sim_event *ev)
 {
 	while (!ev->done)
 		sim_task_block("event done", ev);
-	return ev->error;
 }
 
 /* --- system calls ---------------------------------------------------------------- */

@@ -313,7 +313,6 @@ struct sim_event {
 	uint64_t to;
 	bool read; /* the call that made it may return */
 	bool done; /* a worker has told the core */
-	int error; /* what the core said */
 	struct sim_task *waiter;
 };
 
@@ -374,7 +373,7 @@ void sim_sys_munmap(struct sim_as *as, uint64_t va, uint64_t len,
 		    struct sim_event *ev);
 void sim_sys_dontneed(struct sim_as *as, uint64_t va, uint64_t len,
 		      struct sim_event *ev);
-int sim_event_wait(struct sim_event *ev);
+void sim_event_wait(struct sim_event *ev);
 void sim_sys_mprotect(struct sim_as *as, uint64_t va, uint64_t len,
 		      unsigned int prot);
 /* @to is free. Whole pages. */
@@ -418,6 +417,7 @@ struct sim_ctx {
 	struct sim_core cores[SIM_MAX_CORES];
 	bool stopped;
 	bool attached;
+	bool replacing; /* its operators say -EAGAIN until gm_as_reset() ends */
 	unsigned int users; /* accesses and faults under way */
 	struct sim_task *drain;
 	uint64_t refuse_start; /* what va_examine refuses */

@@ -18,7 +18,8 @@
 	X(pins, 1)                                                             \
 	X(discards, 1)                                                         \
 	X(pinned, 1)                                                           \
-	X(lost, 1)
+	X(lost, 1)                                                             \
+	X(changed_at, sizeof(uint64_t))
 
 struct model *model_new(struct sim_as *as)
 {
@@ -61,7 +62,7 @@ bool model_may_store(const struct model *m, uint64_t va)
 	const uint8_t *f = m->flags + model_off(va);
 	unsigned int i;
 
-	if (m->changing[model_slot(va)] == MODEL_NO_STORES)
+	if (m->changing[model_slot(va)] & MODEL_NO_STORES)
 		return false;
 	if (!model_flags(m, va))
 		return true;
@@ -77,6 +78,8 @@ void model_loaded(struct model *m, uint64_t va, uint64_t word, const char *who)
 	uint8_t got[8];
 	unsigned int i;
 
+	if (m->changing[model_slot(va)] & MODEL_LEAVING)
+		return;
 	memcpy(got, &word, 8);
 	for (i = 0; i < 8; i++) {
 		uint8_t *f = &m->flags[off + i];
@@ -191,8 +194,8 @@ void model_release(struct model *m, uint64_t va, uint64_t len, bool done)
 	}
 }
 
-bool model_change(struct model *m, uint64_t va, uint64_t len, bool no_stores,
-		  struct model_change *c)
+bool model_change(struct model *m, uint64_t va, uint64_t len,
+		  unsigned int how, struct model_change *c)
 {
 	uint64_t slot, i;
 
@@ -204,13 +207,13 @@ bool model_change(struct model *m, uint64_t va, uint64_t len, bool no_stores,
 	for (slot = c->first; slot < c->first + c->n; slot++) {
 		if (m->changing[slot] || m->claims[slot] || m->pins[slot])
 			return false;
-		for (i = 0; i < MODEL_WORDS && no_stores; i++)
+		for (i = 0; i < MODEL_WORDS && (how & MODEL_NO_STORES); i++)
 			if (m->writers[slot * MODEL_WORDS + i])
 				return false;
 	}
 	for (i = 0; i < c->n; i++) {
-		m->changing[c->first + i] =
-			no_stores ? MODEL_NO_STORES : MODEL_CHANGING;
+		m->changing[c->first + i] = (uint8_t)how;
+		m->changed_at[c->first + i] = sim.steps;
 		c->gen[i] = m->gen[c->first + i];
 	}
 	return true;
@@ -226,9 +229,11 @@ void model_changed(struct model *m, const struct model_change *c)
 {
 	uint64_t slot;
 
-	for (slot = c->first; slot < c->first + c->n; slot++)
+	for (slot = c->first; slot < c->first + c->n; slot++) {
+		m->changed_at[slot] = sim.steps;
 		if (model_same(m, c, slot))
 			m->changing[slot] = 0;
+	}
 }
 
 void model_unmap(struct model *m, const struct model_change *c, uint64_t va,
@@ -255,6 +260,7 @@ void model_map(struct model *m, uint64_t va, uint64_t len, unsigned int prot)
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++) {
 		m->lost[slot] = m->pinned[slot] = m->cut[slot] = 0;
 		m->changing[slot] = 0;
+		m->changed_at[slot] = sim.steps;
 		m->gen[slot]++;
 	}
 }

@@ -17,8 +17,10 @@
 #define MODEL_MAX_CHANGE 24 /* pages */
 
 enum model_changing {
-	MODEL_CHANGING = 1,
-	MODEL_NO_STORES = 2,
+	MODEL_CHANGING = 1 << 0,
+	MODEL_NO_STORES = 1 << 1,
+	/* Its data is going. A load may find it, or zeros, or a SIGSEGV. */
+	MODEL_LEAVING = 1 << 2,
 };
 
 enum model_flags {
@@ -45,6 +47,7 @@ struct model {
 	uint8_t *discards; /* by page: the program's own, under way */
 	uint8_t *pinned; /* by page: GM_PIN may be in force */
 	uint8_t *lost; /* by page: its data may have gone with an XPU */
+	uint64_t *changed_at; /* by page: step of the last such change */
 	unsigned int mmaps; /* under way: somewhere a range appears */
 };
 
@@ -88,8 +91,8 @@ struct model_change {
 	unsigned int n;
 	uint8_t gen[MODEL_MAX_CHANGE];
 };
-bool model_change(struct model *m, uint64_t va, uint64_t len, bool no_stores,
-		  struct model_change *c);
+bool model_change(struct model *m, uint64_t va, uint64_t len,
+		  unsigned int how, struct model_change *c);
 void model_changed(struct model *m, const struct model_change *c);
 void model_unmap(struct model *m, const struct model_change *c, uint64_t va,
 		 uint64_t len);

@@ -81,6 +81,7 @@ int op_mmap(struct worker *w)
 	m->mmaps++;
 	err = CALL(gm_as_map(&m->as->as, hint, len, prot, flags, &va));
 	m->mmaps--;
+	SAY("mmap", m, err ? 0 : va, len, err);
 	if (err) {
 		SIM_CHECK(err == -ENOMEM ||
 				  (err == -EEXIST &&
@@ -112,10 +113,12 @@ int op_munmap(struct worker *w)
 	if (!pick_run(m, 10, &va, &len))
 		return OP_SKIPPED;
 	cut_run(&va, &len, sim_chance(4) ? SIM_PIECE : GM_PAGE_SIZE);
-	if (!model_change(m, va, len, false, &c))
+	if (!model_change(m, va, len, MODEL_LEAVING, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
+	SAY("munmap", m, va, len, 1);
 	err = CALL(gm_as_unmap(&m->as->as, va, len));
+	SAY("munmap", m, va, len, err);
 	if (!err)
 		model_unmap(m, &c, va, len);
 	else
@@ -144,11 +147,13 @@ int op_sys_munmap(struct worker *w)
 	if (!pick_run(m, 6, &va, &len))
 		return OP_SKIPPED;
 	cut_run(&va, &len, sim_chance(3) ? SIM_PIECE : GM_PAGE_SIZE);
-	if (!all_tracked(m, va, len) || !model_change(m, va, len, false, &c))
+	if (!all_tracked(m, va, len) || !model_change(m, va, len, MODEL_LEAVING, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
+	SAY("sys munmap", m, va, len, 1);
 	sim_sys_munmap(m->as, va, len, &ev);
 	sim_event_wait(&ev);
+	SAY("sys munmap", m, va, len, 0);
 	model_unmap(m, &c, va, len);
 	model_changed(m, &c);
 	return 0;
@@ -166,10 +171,12 @@ int op_protect(struct worker *w)
 	if (!pick_run(m, 6, &va, &len))
 		return OP_SKIPPED;
 	cut_run(&va, &len, sim_chance(6) ? SIM_PIECE : GM_PAGE_SIZE);
-	if (!model_change(m, va, len, true, &c))
+	if (!model_change(m, va, len, MODEL_NO_STORES, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
+	SAY("mprotect", m, va, len, (int)prot);
 	err = CALL(gm_as_protect(&m->as->as, va, len, prot));
+	SAY("mprotect", m, va, len, err);
 	if (!err)
 		model_protect(m, va, len, prot);
 	else if (err != -ENOMEM || !(sim.injected || t.tight))
@@ -192,7 +199,7 @@ int op_sys_protect(struct worker *w)
 	for (at = va; at < va + len; at += SIM_PIECE)
 		if (m->prot[model_piece(at)] != 3)
 			return OP_SKIPPED;
-	if (!model_change(m, va, len, false, &c))
+	if (!model_change(m, va, len, MODEL_CHANGING, &c))
 		return OP_SKIPPED;
 	sim_sys_mprotect(m->as, va, len, sim_chance(2) ? GM_PROT_READ : 0);
 	for (i = 0; i < n; i++)
@@ -229,14 +236,18 @@ int op_remap(struct worker *w)
 	if (!pick_movable(m, &va, &len))
 		return OP_SKIPPED;
 	new_len = (1 + sim_below(8)) * GM_PAGE_SIZE;
-	if (!model_change(m, va, len, true, &c))
+	if (!model_change(m, va, len, MODEL_NO_STORES | MODEL_LEAVING, &c))
 		return OP_SKIPPED;
 	kept = GM_MIN(len, new_len);
 	prot = m->prot[model_piece(va)];
 	model_save(m, va, kept, &saved);
 	m->mmaps++;
+	to = 0;
+	SAY("mremap from", m, va, len, 1);
 	err = CALL(gm_as_remap(&m->as->as, va, len, new_len, may_move, &to));
 	m->mmaps--;
+	SAY("mremap from", m, va, len, err);
+	SAY("mremap to", m, to, new_len, err);
 	if (err) {
 		SIM_CHECK(err == -ENOMEM || err == -EFAULT || err == -EBUSY,
 			  "mremap: error %d", err);
@@ -262,16 +273,19 @@ int op_sys_remap(struct worker *w)
 	if (!pick_movable(m, &va, &len) || !all_tracked(m, va, len))
 		return OP_SKIPPED;
 	to = pick_free(m, len);
-	if (!to || !model_change(m, va, len, true, &from))
+	if (!to || !model_change(m, va, len, MODEL_NO_STORES | MODEL_LEAVING, &from))
 		return OP_SKIPPED;
-	if (!model_change(m, to, len, true, &dest)) {
+	if (!model_change(m, to, len, MODEL_NO_STORES, &dest)) {
 		model_changed(m, &from);
 		return OP_SKIPPED;
 	}
 	model_save(m, va, len, &saved);
+	SAY("sys mremap fr", m, va, len, 1);
+	SAY("sys mremap to", m, to, len, 1);
 	sim_sys_mremap(m->as, va, to, len, ev);
 	sim_event_wait(&ev[0]);
 	sim_event_wait(&ev[1]);
+	SAY("sys mremap to", m, to, len, 0);
 	model_unmap(m, &from, va, len);
 	model_changed(m, &from);
 	model_restore(m, to, &saved);

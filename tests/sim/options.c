@@ -31,6 +31,7 @@ static const char usage[] =
 	"  --fail-nth C:N   make the N-th call of C fail in each run, e.g.\n"
 	"                   OP_CLEAR:3 or CPU_MAP:17:-5 with an errno\n"
 	"  --fine           switch tasks inside the core's code too\n"
+	"  --trace          print operations on ranges\n"
 	"  --verbose        counts by operation and errno\n";
 
 static void bad(const char *what)
@@ -81,6 +82,7 @@ void options_parse(int argc, char **argv)
 		{ "seconds", 1, NULL, 't' },  { "replay", 1, NULL, 'R' },
 		{ "check-every", 1, NULL, 'c' }, { "coverage", 2, NULL, 'C' },
 		{ "fail-nth", 1, NULL, 'f' }, { "fine", 0, NULL, 'i' },
+		{ "trace", 0, NULL, 'T' },
 		{ "verbose", 0, NULL, 'v' },  { "help", 0, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -122,6 +124,9 @@ void options_parse(int argc, char **argv)
 			break;
 		case 'i':
 			options.fine = true;
+			break;
+		case 'T':
+			options.trace = true;
 			break;
 		case 'v':
 			options.verbose = true;

@@ -14,6 +14,7 @@ struct options {
 	uint64_t seconds; /* stop after; 0: never */
 	bool replay;
 	bool fine;
+	bool trace;
 	bool verbose;
 	int coverage; /* 1: print, 2: fail if something is missing */
 	int fail_call;

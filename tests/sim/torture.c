@@ -14,6 +14,7 @@
 
 struct torture t;
 struct torture_totals totals;
+bool torture_trace;
 
 #define TORTURE_OP_NAME(name, weight, fn) [OP_##name] = #name,
 static const char *const op_names[NR_OPS] = { TORTURE_OPS(TORTURE_OP_NAME) };
@@ -111,14 +112,26 @@ struct sim_ctx *pick_ctx(struct model *m)
 	return NULL;
 }
 
+void torture_say(const char *what, const struct model *m, uint64_t va,
+		 uint64_t len, int err)
+{
+	printf("%8lu %3u %-14s as %u %#lx-%#lx (%lu+%lu): %d\n",
+	       (unsigned long)sim.steps, sim.current->id, what, m->as->index,
+	       (unsigned long)va, (unsigned long)(va + len),
+	       (unsigned long)model_slot(va),
+	       (unsigned long)((len + GM_PAGE_MASK) >> GM_PAGE_SHIFT), err);
+}
+
 /* --- a run ------------------------------------------------------------------ */
 
 static void worker_park(void)
 {
+	unsigned int rest = t.rests;
+
 	t.parked++;
 	if (t.parked == t.active)
 		sim_task_wake(t.coordinator);
-	while (t.park)
+	while (t.rests == rest)
 		sim_task_block("park", &t.park);
 }
 
@@ -144,6 +157,7 @@ static void worker_main(void *arg)
 			worker_park();
 		t.ops_left--;
 		sim.current->doing = op_names[op];
+		sim.current->busy_since = sim.steps;
 		r = op_fns[op](w);
 		sim.current->doing = NULL;
 		SIM_CHECK(!sim.current->nr_held, "%s leaves a lock held",
@@ -171,7 +185,7 @@ static void quiesce(void)
 
 	for (a = 0; a < t.cfg.nr_as; a++)
 		while (!sim_as_quiet(sim.as[a]))
-			sim_yield();
+			sim_sleep_until(sim.now + 10000);
 }
 
 static void coordinate(void)
@@ -190,6 +204,7 @@ static void coordinate(void)
 		torture_check();
 		sim.inject = inject;
 		t.park = false;
+		t.rests++;
 		t.parked = 0;
 		for (i = 0; i < t.nr_workers; i++)
 			if (t.tasks[i]->why && t.tasks[i]->what == &t.park)
@@ -200,13 +215,17 @@ static void coordinate(void)
 	torture_check();
 }
 
-static void check_refused_exit(void)
+static void end_address_spaces(void)
 {
-	unsigned int a;
+	unsigned int a, i;
 
 	for (a = 0; a < t.cfg.nr_as; a++) {
 		gm_as_exit(&t.m[a]->as->as);
 		SIM_CHECK(!sim.current->nr_held, "as_exit: a lock is held");
+		/* The exit has detached what was still attached. */
+		for (i = 0; i < SIM_MAX_DEVS; i++)
+			if (sim.devs[i] && sim.devs[i]->ctxs[a])
+				sim_ctx_free(sim.devs[i]->ctxs[a]);
 		model_free(t.m[a]);
 		sim_as_free(sim.as[a]);
 		t.m[a] = NULL;
@@ -245,7 +264,7 @@ static void run_main(void *arg)
 		torture_devices_end();
 	if (sim_chance(2))
 		torture_check();
-	check_refused_exit();
+	end_address_spaces();
 	torture_devices_end();
 	gm_machine_exit();
 }
@@ -296,6 +315,8 @@ static void run_config(uint64_t seed)
 		t.weights[OP_DEATH] = 0;
 	else if (c->inject_ppm)
 		c->lost_ppm = 20000;
+	if (c->inject_ppm)
+		t.weights[OP_REMAP] = 0;
 	for (i = 0; i < NR_OPS; i++)
 		t.weight_sum += t.weights[i];
 	t.until_check = options.check_every;
@@ -398,6 +419,7 @@ int main(int argc, char **argv)
 	catch_signals();
 	sim.on_violation = say_replay;
 	clock_gettime(CLOCK_MONOTONIC, &a);
+	torture_trace = options.trace;
 	if (options.replay)
 		one_run(options.seed, options.run_ops);
 	for (done = 0, run = 0; !options.replay && done < options.ops; run++) {
