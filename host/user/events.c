@@ -194,8 +194,7 @@ static bool inside_mute(uint64_t start, uint64_t end)
 	gm_lock_raw(&ev.mute_lock);
 	for (i = 0; i < NR_MUTES && !found; i++)
 		found = !ev.mutes[i].exact && ev.mutes[i].end &&
-			start >= ev.mutes[i].start &&
-			end <= ev.mutes[i].end;
+			start >= ev.mutes[i].start && end <= ev.mutes[i].end;
 	gm_unlock_raw(&ev.mute_lock);
 	return found;
 }
@@ -217,8 +216,7 @@ static void flush(void)
 	before = gm_load(&ev.flushed);
 	if (ev.bell && gm_sys_madvise(ev.bell + GM_SMALL_PAGE, GM_SMALL_PAGE,
 				      MADV_DONTNEED_LOCKED) == 0) {
-		while (seen = gm_events_seen(),
-		       gm_load(&ev.flushed) == before)
+		while (seen = gm_events_seen(), gm_load(&ev.flushed) == before)
 			gm_events_wait(seen);
 	}
 	gm_unlock_raw(&ev.flush_lock);
@@ -348,8 +346,8 @@ static bool queue_event(const struct uffd_msg *msg)
 	if (start == ev.bell + GM_SMALL_PAGE)
 		gm_add(&ev.flushed, 1);
 	if ((start >= ev.bell && start < ev.bell + BELL_LEN) ||
-	    (type == UFFD_EVENT_REMOVE ? drop_mute(start, end, true) :
-					 inside_mute(start, end)))
+	    (type == UFFD_EVENT_REMOVE ? drop_mute(start, end, true)
+				       : inside_mute(start, end)))
 		type = 0; /* ours */
 	push_event(type, start, end, to);
 	__atomic_store_n(&ev.seen, ev.seen + 1, __ATOMIC_SEQ_CST);
@@ -558,8 +556,7 @@ static void serve_fault(const struct fault *fault)
 	int rc;
 
 	wait_served(fault->after);
-	rc = gm_cpu_fault(ev.as, fault->va,
-			  fault->write ? GM_WRITE : GM_READ);
+	rc = gm_cpu_fault(ev.as, fault->va, fault->write ? GM_WRITE : GM_READ);
 	switch (rc) {
 	case 0:
 		return;

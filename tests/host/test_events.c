@@ -223,8 +223,9 @@ START_TEST(hang_pipe)
 	ck_assert_int_eq(pipe(fd), 0);
 	pthread_create(&t, NULL, taker, NULL);
 	for (i = 0; i < 2000; i++) {
-		ck_assert_int_eq(write(fd[1], fake_ptr((unsigned int)i & 3) +
-						      i * 64, 512),
+		ck_assert_int_eq(write(fd[1],
+				       fake_ptr((unsigned int)i & 3) + i * 64,
+				       512),
 				 512);
 		ck_assert_int_eq(read(fd[0], buf, sizeof(buf)), 512);
 		ck_assert_int_eq(buf[0], 'x');
@@ -306,8 +307,7 @@ START_TEST(signals_during_faults)
 	gm_store(&stop, 1);
 	pthread_join(t, NULL);
 	for (i = 0; i < 4; i++)
-		ck_assert_int_eq((unsigned char)fake_ptr(
-					 (unsigned int)i)[128],
+		ck_assert_int_eq((unsigned char)fake_ptr((unsigned int)i)[128],
 				 750 & 255);
 	fake_stop();
 }
@@ -360,8 +360,7 @@ START_TEST(spawn_with_arguments_that_are_away)
 	argv[3] = NULL;
 	ck_assert_int_eq(fake_take(0), 0);
 	ck_assert_int_eq(fake_take(1), 0);
-	ck_assert_int_eq(posix_spawn(&pid, path, NULL, NULL, argv, environ),
-			 0);
+	ck_assert_int_eq(posix_spawn(&pid, path, NULL, NULL, argv, environ), 0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(WEXITSTATUS(status), 7);
 	ck_assert_int_eq(fake_take(0), 0);

@@ -126,9 +126,9 @@ START_TEST(frames_are_huge_and_zero)
 	for (i = 0; i < 40; i++)
 		gm_host_page_put(fake_as, pages[i]);
 	for (i = 0; i < 40; i++) { /* recycled ones are zero, too */
-		ck_assert_int_eq(gm_host_page_get(fake_as, 0, GM_HOST_ZEROED,
-						  &pages[i]),
-				 0);
+		ck_assert_int_eq(
+			gm_host_page_get(fake_as, 0, GM_HOST_ZEROED, &pages[i]),
+			0);
 		p = gm_host_page_ptr(pages[i]);
 		ck_assert(!p[0] && !memcmp(p, p + 1, GM_PAGE_SIZE - 1));
 	}
@@ -180,8 +180,7 @@ START_TEST(recycle_off)
 	setenv("GMM_RECYCLE", "0", 1);
 	fake_start(1, 1);
 	for (i = 0; i < 100; i++)
-		ck_assert_int_eq(gm_host_page_get(fake_as, 0, 0, &pages[i]),
-				 0);
+		ck_assert_int_eq(gm_host_page_get(fake_as, 0, 0, &pages[i]), 0);
 	before = rss();
 	for (i = 0; i < 100; i++)
 		gm_host_page_put(fake_as, pages[i]);
@@ -196,8 +195,8 @@ END_TEST
 /* Only reclaim may have the last ones. */
 static int refuse_populate(enum gm_sys_call call, unsigned long what)
 {
-	return call == GM_SYS_MADVISE && what == MADV_POPULATE_WRITE ? ENOMEM :
-								       0;
+	return call == GM_SYS_MADVISE && what == MADV_POPULATE_WRITE ? ENOMEM
+								     : 0;
 }
 
 START_TEST(reserve_is_kept)
@@ -244,9 +243,8 @@ START_TEST(user_memory)
 	ck_assert_int_eq(out[99], 7);
 	ck_assert_int_eq(gm_host_user_write(fake_as, fake_base, buf, 5), 0);
 	ck_assert_str_eq(fake_ptr(0), "text");
-	ck_assert_int_eq(gm_host_user_copy(fake_as, fake_base + 2, fake_base,
-					   5),
-			 0);
+	ck_assert_int_eq(
+		gm_host_user_copy(fake_as, fake_base + 2, fake_base, 5), 0);
 	ck_assert_str_eq(fake_ptr(0), "tetext");
 	gm_sys_munmap((uint64_t)hole + 4096, 4096);
 	ck_assert_int_eq(gm_host_user_read(fake_as, out, (uint64_t)hole, 4096),

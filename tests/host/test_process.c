@@ -23,7 +23,7 @@ static void expect_refusal(int err, const char *text)
 START_TEST(refuses_kernels)
 {
 	static const char *const old[] = { "5.15.0", "6.7.12" };
-	static const char *const unsafe[] = { "6.8.0",	 "6.12.42", "6.13.7",
+	static const char *const unsafe[] = { "6.8.0", "6.12.42", "6.13.7",
 					      "6.15.10", "6.16.1" };
 	static const char *const good[] = { "6.12.43", "6.15.11", "6.16.2",
 					    "6.17.0", "7.0.0" };
@@ -234,8 +234,8 @@ START_TEST(bad_arguments)
 		{ 0x1000, 1, RW, FLAGS | MAP_FIXED, -1, 0, EINVAL },
 		{ 0, 1, RW, FLAGS | MAP_FIXED, -1, 0, EINVAL },
 		{ 0, SIZE_MAX, RW, FLAGS, -1, 0, ENOMEM },
-		{ ~GM_PAGE_MASK, GM_PAGE_SIZE * 2, RW, FLAGS | MAP_FIXED, -1,
-		  0, EINVAL },
+		{ ~GM_PAGE_MASK, GM_PAGE_SIZE * 2, RW, FLAGS | MAP_FIXED, -1, 0,
+		  EINVAL },
 	};
 	unsigned int i;
 
