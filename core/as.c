@@ -105,12 +105,19 @@ static int place_locked(struct gm_as *as, uint64_t hint, uint64_t len,
 				      (unsigned long long)len, err);
 			break;
 		}
-		err = examine_locked(as, *va, len);
+		/* The program may have unmapped it while we still have not
+		 * heard of it: the old region must be torn down first. */
+		err = gm_region_overlaps_locked(as, *va, len) ||
+				      gm_region_dying_locked(as, *va, len)
+			      ? -EAGAIN
+			      : examine_locked(as, *va, len);
 		if (!err)
 			break;
 		/* It stays mapped for now, so that another one is tried. */
 		refused[n++] = *va;
 		hint = 0;
+		if (err == -EAGAIN && n == EXAMINE_TRIES)
+			break;
 		if (n == EXAMINE_TRIES || (flags & GM_RANGE_FIXED)) {
 			err = gm_host_error(
 				-ENOMEM,

@@ -245,7 +245,7 @@ static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
 	if (gm_load(&r->dead))
 		return -EAGAIN;
 	if (!(prot & GM_PROT_WRITE))
-		return -EACCES;
+		return text(-EACCES, va, "store");
 	GM_COVER(e->state, GM_ON_COPY_OVER);
 	/* A page that is lost, cut or pinned is no page to be replaced. */
 	if (e->state == GM_STATE_POISON || e->state == GM_STATE_FRAGMENTED ||
@@ -269,12 +269,14 @@ static int replace(struct gm_memcpy *m, uint64_t va, struct gm_page **page)
 	struct gm_region *r = gm_region_lookup(m->as, va);
 	struct gm_page *slot = NULL;
 	struct gm_entry *e;
-	int err = -EFAULT;
+	int err = r ? 0 : text(-EFAULT, va, "store");
 
 	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, va)) : NULL;
 	if (r && !e)
 		err = gm_host_error(-ENOMEM, "no memory for the directory");
-	if (e)
+	if (e && gm_load(&e->state) == GM_STATE_UNTRACKED)
+		err = gm_region_track(r);
+	if (e && !err)
 		err = gm_home_slots_get(m->as, &slot, 1);
 	if (!err) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
@@ -325,7 +327,7 @@ static int write_xpu(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	int err = -EAGAIN;
 
 	if (!r)
-		return -EFAULT;
+		return text(-EFAULT, dst, "store");
 	e = gm_dir_entry(r->dir, gm_region_slot(r, dst));
 	if (e) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
@@ -423,7 +425,7 @@ static int one_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
 		gm_ctx_put(ctx);
 	if (err == -EXDEV)
 		err = 0;
-	return err < 0 ? text(err, dst, "store") : 0;
+	return GM_MIN(err, 0);
 }
 
 /* --- pieces ------------------------------------------------------------ */

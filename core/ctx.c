@@ -157,7 +157,7 @@ int gm_as_attach(struct gm_as *as, struct gm_dev *dev, void *pmap)
 	ctx->dev = dev;
 	ctx->pmap = pmap;
 	gm_lock(&dev->lock, GM_RANK_DEV);
-	gm_lock(&as->lock, GM_RANK_AS);
+	gm_as_lock_quiet(as);
 	err = attach_locked(ctx);
 	gm_unlock(&as->lock, GM_RANK_AS);
 	gm_unlock(&dev->lock, GM_RANK_DEV);
@@ -200,7 +200,7 @@ static void unlink_ctx(struct gm_ctx *ctx)
 	struct gm_region_table *t;
 	uint32_t i;
 
-	gm_lock(&as->lock, GM_RANK_AS);
+	gm_as_lock_quiet(as);
 	t = as->table;
 	for (i = 0; t && i < t->nr; i++)
 		gm_ctx_release_va(ctx, t->regions[i]->start,

@@ -173,14 +173,17 @@ static int untouched(const struct gm_discard *d)
 static int discard_page(struct gm_discard *d, int by_program)
 {
 	uint64_t start = gm_host_now();
-	int err;
+	int err = 0;
 
 	d->e = gm_dir_entry(d->r->dir, gm_region_slot(d->r, d->va));
 	if (!d->e)
 		return gm_host_error(-ENOMEM, "no memory for the directory");
 	if (untouched(d))
 		return 0;
-	err = gm_home_slots_get(d->as, &d->slot, 1);
+	if (gm_load(&d->e->state) == GM_STATE_UNTRACKED)
+		err = gm_region_track(d->r);
+	if (!err)
+		err = gm_home_slots_get(d->as, &d->slot, 1);
 	if (err)
 		return err;
 	gm_lock(&d->e->lock, GM_RANK_ENTRY);

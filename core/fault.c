@@ -173,6 +173,22 @@ static void need(struct gm_fault *f, uint8_t *what)
 	f->outcome = GM_OUT_RESTART;
 }
 
+/*
+ * Lost data. The CPU is told in its page table, and here, with the entry
+ * locked: a discard might make the page anew in between.
+ */
+static void refuse_poison(struct gm_batch *b, struct gm_fault *f)
+{
+	int err = b->ctx || b->hint ? 0 : gm_host_cpu_poison(b->as, f->va);
+
+	if (err == -EAGAIN) {
+		fail(f, GM_OUT_RESTART);
+		return;
+	}
+	f->err = err;
+	fail(f, err ? GM_OUT_HOST : GM_OUT_POISON);
+}
+
 static int refused(struct gm_batch *b, struct gm_fault *f)
 {
 	unsigned int prot = gm_entry_prot(b->region->dir, f->entry);
@@ -183,7 +199,7 @@ static int refused(struct gm_batch *b, struct gm_fault *f)
 		 (f->access == GM_WRITE && !(prot & GM_PROT_WRITE)))
 		fail(f, GM_OUT_DENIED);
 	else if (f->entry->state == GM_STATE_POISON)
-		fail(f, GM_OUT_POISON);
+		refuse_poison(b, f);
 	else if (f->entry->state == GM_STATE_FRAGMENTED)
 		fail(f, GM_OUT_FRAGMENTED);
 	return f->outcome != GM_OUT_PENDING;

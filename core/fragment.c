@@ -25,7 +25,7 @@ static int bring_home(struct gm_dir *dir, struct gm_entry *e,
 	home = gm_entry_host_copy(e);
 	if (e->copies && !home) {
 		if (!*host)
-			return -EAGAIN;
+			return -ENOMEM;
 		err = gm_page_copy(*host, e->copies);
 		if (err)
 			return err;
@@ -79,11 +79,12 @@ int64_t gm_page_cut(struct gm_region *r, uint64_t va)
 	struct gm_as *as = r->dir->as;
 	struct gm_page *host = NULL;
 	int64_t left = -EAGAIN;
-	unsigned int tries;
+	unsigned int tries = 0;
 
 	if (!e)
 		return gm_host_error(-ENOMEM, "no memory for the directory");
-	for (tries = 0; left < 0 && tries < TRIES; tries++) {
+	/* -EAGAIN passes: somebody reads the event that stands in the way. */
+	while (left == -EAGAIN || (left < 0 && ++tries < TRIES)) {
 		if (!host && gm_load(&e->state) != GM_STATE_UNTRACKED &&
 		    gm_home_page_get(as, GM_HOST_RESERVE, &host))
 			host = NULL;
@@ -142,10 +143,10 @@ void gm_page_scatter(struct gm_region *r, uint64_t from, uint64_t to,
 {
 	struct gm_entry *e = gm_dir_peek(r->dir, gm_region_slot(r, from));
 	struct gm_page *host = NULL;
-	int64_t left = -EAGAIN;
-	unsigned int tries;
+	int64_t left = e ? -EAGAIN : 0;
+	unsigned int tries = 0;
 
-	for (tries = 0; e && left < 0 && tries < TRIES; tries++) {
+	while (left == -EAGAIN || (left < 0 && ++tries < TRIES)) {
 		if (gm_home_page_get(r->dir->as, GM_HOST_RESERVE, &host))
 			host = NULL;
 		gm_lock(&e->lock, GM_RANK_ENTRY);

@@ -48,9 +48,15 @@ struct gm_region *gm_region_lookup(struct gm_as *as, uint64_t va);
 struct gm_region *gm_region_next(struct gm_as *as, uint64_t va, uint64_t end);
 void gm_region_put(struct gm_region *r);
 uint64_t gm_region_slot(const struct gm_region *r, uint64_t va);
+/* Before a page of it that is Untracked is taken off the CPU: without an XPU
+ * nobody may be watching, and its next touch would find silent zeros. */
+int gm_region_track(struct gm_region *r);
 /* Overlaps a region, or one that is being torn down. as->lock is held. */
 int gm_region_overlaps_locked(struct gm_as *as, uint64_t va, uint64_t len);
 int gm_region_dying_locked(struct gm_as *as, uint64_t va, uint64_t len);
+/* Take as->lock when no region is being torn down: those that are still give
+ * their addresses back to the contexts that are attached then. */
+void gm_as_lock_quiet(struct gm_as *as);
 
 /**
  * struct gm_table_change - one change of the region table

@@ -46,6 +46,17 @@ uint64_t gm_region_slot(const struct gm_region *r, uint64_t va)
 	return r->first + ((va - r->start) >> GM_PAGE_SHIFT);
 }
 
+int gm_region_track(struct gm_region *r)
+{
+	int err = gm_host_range_track(r->dir->as, r->start, r->end - r->start);
+
+	if (!err || err == -ENOENT)
+		return 0;
+	return gm_host_error(err, "the host cannot watch 0x%llx-0x%llx (%d)",
+			     (unsigned long long)r->start,
+			     (unsigned long long)r->end, err);
+}
+
 /* Index of the first region that ends above @va. */
 static uint32_t table_find(const struct gm_region_table *t, uint64_t va)
 {
@@ -106,6 +117,19 @@ int gm_region_dying_locked(struct gm_as *as, uint64_t va, uint64_t len)
 			return 1;
 	}
 	return 0;
+}
+
+void gm_as_lock_quiet(struct gm_as *as)
+{
+	for (;;) {
+		uint32_t seen = gm_waitq_read(&as->changed);
+
+		gm_lock(&as->lock, GM_RANK_AS);
+		if (gm_list_empty(&as->dying))
+			return;
+		gm_unlock(&as->lock, GM_RANK_AS);
+		gm_waitq_wait(&as->changed, seen);
+	}
 }
 
 int gm_region_overlaps_locked(struct gm_as *as, uint64_t va, uint64_t len)

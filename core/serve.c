@@ -335,25 +335,29 @@ static int cpu_fragment(struct gm_as *as, uint64_t va)
 	return err;
 }
 
+static int is_fragmented(struct gm_as *as, uint64_t va)
+{
+	struct gm_region *r = gm_region_lookup(as, va);
+	struct gm_entry *e;
+	int yes;
+
+	if (!r)
+		return 0;
+	e = gm_dir_peek(r->dir, gm_region_slot(r, va));
+	yes = e && gm_load(&e->state) == GM_STATE_FRAGMENTED;
+	gm_region_put(r);
+	return yes;
+}
+
 int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access)
 {
 	struct gm_target t = { .as = as, .nid = GM_NODE_NONE };
-	struct gm_region *r;
 	unsigned int tries;
 	int err = 0;
 
-	for (tries = 0; tries < CPU_TRIES; tries++) {
-		struct gm_entry *e = NULL;
-		enum gm_page_state state = GM_STATE_EMPTY;
-
-		r = gm_region_lookup(as, va);
-		if (r)
-			e = gm_dir_peek(r->dir, gm_region_slot(r, va));
-		if (e)
-			state = gm_load(&e->state);
-		if (r)
-			gm_region_put(r);
-		if (state == GM_STATE_FRAGMENTED) {
+	/* -EAGAIN passes: an event is on its way, or the page was just cut. */
+	for (tries = 0; tries < CPU_TRIES; tries += err != -EAGAIN) {
+		if (is_fragmented(as, va)) {
 			err = cpu_fragment(as, va);
 			if (err != -EAGAIN)
 				return err;
@@ -361,6 +365,10 @@ int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access)
 		}
 		gm_target_serve(&t, &va, 1, &access, &err);
 		gm_machine_settle();
+		if (err == -EFAULT && is_fragmented(as, va)) {
+			err = -EAGAIN;
+			continue;
+		}
 		if (!err || err == -EFAULT || err == -EACCES ||
 		    err == -EHWPOISON)
 			return err;

@@ -177,6 +177,7 @@ void sim_yield(void)
 	struct sim_task *task;
 
 	sim.steps++;
+	sim.now += sim.cfg.tick;
 	if (sim.cfg.switch_mean) {
 		sim_switch_away();
 		return;
@@ -217,6 +218,7 @@ void sim_sleep_until(uint64_t ns)
 		return;
 	}
 	me->why = "time";
+	me->what = NULL;
 	me->wake_at = ns;
 	sim_run_del(me);
 	me->state = SIM_SLEEPING;

@@ -417,6 +417,7 @@ struct sim_ctx {
 	struct sim_core cores[SIM_MAX_CORES];
 	bool stopped;
 	bool attached;
+	bool replacing; /* its operators say -EAGAIN until gm_as_reset() ends */
 	unsigned int users; /* accesses and faults under way */
 	struct sim_task *drain;
 	uint64_t refuse_start; /* what va_examine refuses */

@@ -30,6 +30,15 @@ static void sim_op_enter(enum sim_call call)
 	sim_point(call);
 }
 
+/* What an operator on a page table can come to. */
+static int sim_op_fails(enum sim_call call, struct sim_dev *dev);
+static int sim_pmap_fails(enum sim_call call, struct sim_ctx *ctx)
+{
+	if (ctx->replacing && !ctx->dev->dead)
+		return -EAGAIN;
+	return sim_op_fails(call, ctx->dev);
+}
+
 /* What every operator of a device that still answers can come to. */
 static int sim_op_fails(enum sim_call call, struct sim_dev *dev)
 {
@@ -69,7 +78,8 @@ static void sim_op_release(void *pmap, uint64_t va, uint64_t len)
 	sim_op_enter(SIM_OP_RELEASE);
 	SIM_CHECK(len && !((va | len) & GM_PAGE_MASK), "release: alignment");
 	ctx->examined -= (int64_t)(len >> GM_PAGE_SHIFT);
-	SIM_CHECK(ctx->examined >= 0, "more addresses released than examined");
+	SIM_CHECK(ctx->examined >= 0 || ctx->dev->dead,
+		  "more addresses released than examined");
 }
 
 static uint64_t sim_pt_index(struct sim_ctx *ctx, uint64_t va, uint64_t len)
@@ -137,7 +147,7 @@ static int sim_op_pmap_enter(void *pmap, const struct gm_pmap_run *run)
 	int err;
 
 	sim_op_enter(SIM_OP_ENTER);
-	err = sim_op_fails(SIM_OP_ENTER, ctx->dev);
+	err = sim_pmap_fails(SIM_OP_ENTER, ctx);
 	if (err)
 		return err;
 	sim.current->in_op++;
@@ -162,7 +172,7 @@ static int sim_op_pmap_clear(void *pmap, uint64_t va, uint64_t len)
 	int err;
 
 	sim_op_enter(SIM_OP_CLEAR);
-	err = sim_op_fails(SIM_OP_CLEAR, ctx->dev);
+	err = sim_pmap_fails(SIM_OP_CLEAR, ctx);
 	if (err)
 		return err;
 	sim.current->in_op++;
@@ -260,7 +270,7 @@ static int sim_op_protect(void *pmap, uint64_t va, uint64_t len,
 	int err;
 
 	sim_op_enter(SIM_OP_PROTECT);
-	err = sim_op_fails(SIM_OP_PROTECT, ctx->dev);
+	err = sim_pmap_fails(SIM_OP_PROTECT, ctx);
 	if (err)
 		return err;
 	first = sim_pt_index(ctx, va, len);
@@ -287,7 +297,7 @@ static int sim_op_enter_runs(void *pmap, const struct gm_pmap_run *runs,
 
 	sim_op_enter(SIM_OP_ENTER_RUNS);
 	SIM_CHECK(n, "no runs");
-	err = sim_op_fails(SIM_OP_ENTER_RUNS, ctx->dev);
+	err = sim_pmap_fails(SIM_OP_ENTER_RUNS, ctx);
 	if (err)
 		return err;
 	sim.current->in_op++;
@@ -306,7 +316,7 @@ static int sim_op_clear_runs(void *pmap, const struct gm_pmap_run *runs,
 
 	sim_op_enter(SIM_OP_CLEAR_RUNS);
 	SIM_CHECK(n, "no runs");
-	err = sim_op_fails(SIM_OP_CLEAR_RUNS, ctx->dev);
+	err = sim_pmap_fails(SIM_OP_CLEAR_RUNS, ctx);
 	if (err)
 		return err;
 	sim.current->in_op++;

@@ -27,6 +27,8 @@
 #define NR_MSGS 16
 #define NR_MUTES 64
 #define WAIT_NS 2000000ULL
+#define BELL_LEN (2 * GM_SMALL_PAGE)
+#define ZAP_WAITS 100
 
 /**
  * struct fault - threads of the program that wait in one page
@@ -69,7 +71,10 @@ struct mute {
  * @seen: events read
  * @served: events that the core knows of
  * @waiters: threads that wait for @seen, @served
- * @bell: a page whose discarding makes an event
+ * @bell: two pages whose discarding makes an event: the first stops the
+ *	reader, the second shows that it has come that far
+ * @flush_lock: one flush at a time
+ * @flushed: flushes that the reader has seen
  */
 static struct {
 	struct gm_as *as;
@@ -89,6 +94,8 @@ static struct {
 	struct gm_lock mute_lock;
 	struct mute mutes[NR_MUTES]; /* (mute_lock) */
 	uint64_t bell; /* (C) */
+	struct gm_lock flush_lock;
+	uint32_t flushed; /* (A) */
 } ev;
 
 #define SLOT(va) ((va) & ~GM_PAGE_MASK)
@@ -96,14 +103,14 @@ static struct {
 static int make_bell(void)
 {
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	void *p = gm_sys_mmap(0, GM_SMALL_PAGE, PROT_READ | PROT_WRITE, 0);
+	void *p = gm_sys_mmap(0, BELL_LEN, PROT_READ | PROT_WRITE, 0);
 
 	if (p == MAP_FAILED)
-		return -ENOMEM;
+		return gm_host_error(-ENOMEM, "no memory");
 	ev.bell = (uint64_t)p;
 	reg.range.start = ev.bell;
-	reg.range.len = GM_SMALL_PAGE;
-	if (gm_sys_madvise(ev.bell, GM_SMALL_PAGE, MADV_DONTFORK) ||
+	reg.range.len = BELL_LEN;
+	if (gm_sys_madvise(ev.bell, BELL_LEN, MADV_DONTFORK) ||
 	    gm_sys_ioctl(gm_user.fd_region, UFFDIO_REGISTER, &reg))
 		return gm_host_error(-errno, "cannot watch memory");
 	return 0;
@@ -129,11 +136,11 @@ int gm_events_init(struct gm_as *as)
 
 void gm_events_exit(void)
 {
-	struct uffdio_range range = { ev.bell, GM_SMALL_PAGE };
+	struct uffdio_range range = { ev.bell, BELL_LEN };
 
 	if (ev.bell) {
 		ioctl(gm_user.fd_region, UFFDIO_UNREGISTER, &range);
-		gm_sys_munmap(ev.bell, GM_SMALL_PAGE);
+		gm_sys_munmap(ev.bell, BELL_LEN);
 	}
 	if (ev.ring)
 		gm_sys_munmap((uint64_t)ev.ring, NR_EVENTS * sizeof(*ev.ring));
@@ -185,35 +192,70 @@ static bool inside_mute(uint64_t start, uint64_t end)
 
 	gm_lock_raw(&ev.mute_lock);
 	for (i = 0; i < NR_MUTES && !found; i++)
-		found = !ev.mutes[i].exact && start >= ev.mutes[i].start &&
+		found = !ev.mutes[i].exact && ev.mutes[i].end &&
+			start >= ev.mutes[i].start &&
 			end <= ev.mutes[i].end;
 	gm_unlock_raw(&ev.mute_lock);
 	return found;
 }
 
-/*
- * The system call that makes the events returns when they have been read, so
- * the reader finds the mute while it is there.
- */
 void gm_events_mute(uint64_t start, uint64_t end)
 {
 	add_mute(start, end, false);
 }
 
+/*
+ * The system call that made the events has returned when the reader has them,
+ * which is before it has looked at them. One more event comes after them.
+ */
+static void flush(void)
+{
+	uint32_t seen, before;
+
+	gm_lock_raw(&ev.flush_lock);
+	before = gm_load(&ev.flushed);
+	if (ev.bell && gm_sys_madvise(ev.bell + GM_SMALL_PAGE, GM_SMALL_PAGE,
+				      MADV_DONTNEED_LOCKED) == 0) {
+		while (seen = gm_events_seen(),
+		       gm_load(&ev.flushed) == before)
+			gm_events_wait(seen);
+	}
+	gm_unlock_raw(&ev.flush_lock);
+}
+
 void gm_events_unmute(uint64_t start, uint64_t end)
 {
+	flush();
 	drop_mute(start, end, false);
 }
 
+static bool has_mute(uint64_t start, uint64_t end)
+{
+	bool found = false;
+	int i;
+
+	gm_lock_raw(&ev.mute_lock);
+	for (i = 0; i < NR_MUTES && !found; i++)
+		found = ev.mutes[i].exact && ev.mutes[i].start == start &&
+			ev.mutes[i].end == end;
+	gm_unlock_raw(&ev.mute_lock);
+	return found;
+}
+
+/* If it is not watched any more, there is no event, and the mute goes. */
 int gm_events_zap(uint64_t va, uint64_t len)
 {
-	int rc;
+	uint32_t seen;
+	int rc, i;
 
 	add_mute(va, va + len, true);
-	rc = gm_sys_madvise(va, len, MADV_DONTNEED_LOCKED);
-	if (rc)
-		rc = -errno;
-	/* Nothing to drop if the reader had it. */
+	rc = gm_sys_madvise(va, len, MADV_DONTNEED_LOCKED) ? -errno : 0;
+	for (i = 0; !rc && i < ZAP_WAITS; i++) {
+		seen = gm_events_seen();
+		if (!has_mute(va, va + len))
+			return 0;
+		gm_events_wait(seen);
+	}
 	drop_mute(va, va + len, true);
 	return rc;
 }
@@ -302,7 +344,9 @@ static bool queue_event(const struct uffd_msg *msg)
 		end = start + msg->arg.remap.len;
 		to = msg->arg.remap.to;
 	}
-	if (start == ev.bell ||
+	if (start == ev.bell + GM_SMALL_PAGE)
+		gm_add(&ev.flushed, 1);
+	if ((start >= ev.bell && start < ev.bell + BELL_LEN) ||
 	    (type == UFFD_EVENT_REMOVE ? drop_mute(start, end, true) :
 					 inside_mute(start, end)))
 		type = 0; /* ours */

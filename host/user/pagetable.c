@@ -302,6 +302,7 @@ static void make_huge(uint64_t va, struct gm_page *slot)
 			memcpy((void *)slot->addr, (void *)frame->addr,
 			       GM_PAGE_SIZE);
 		}
+		slot->vacant = 0;
 	}
 	gm_host_page_put(NULL, frame);
 }
@@ -412,8 +413,8 @@ static int map_odd(uint64_t va, struct gm_page *page, bool *again)
 
 static int map_hard(uint64_t va, struct gm_page *page, uint64_t done, int err)
 {
+	int rc, ignored;
 	bool again;
-	int rc;
 
 	if (!done && err == EINVAL) {
 		rc = map_odd(va, page, &again);
@@ -430,7 +431,8 @@ static int map_hard(uint64_t va, struct gm_page *page, uint64_t done, int err)
 	if (!done && (err == EBUSY || err == EINVAL))
 		return copy_home(va, page);
 	if (done)
-		move_range(gm_user.fd_dock, page->addr, va, done, HOLES, &err);
+		move_range(gm_user.fd_dock, page->addr, va, done, HOLES,
+			   &ignored);
 	return status_of(err);
 }
 

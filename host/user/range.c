@@ -281,14 +281,12 @@ void gm_host_range_unmap(struct gm_as *as, uint64_t va, uint64_t len)
 {
 	struct uffdio_range range = { va, len };
 
-	gm_events_mute(va, va + len);
 	gm_sys_ioctl(gm_user.fd_region, UFFDIO_UNREGISTER, &range);
 	/* Too many mappings to cut one: at least nothing may stay in it. */
 	if (gm_sys_munmap(va, len) &&
 	    gm_sys_mmap(va, len, PROT_NONE, MAP_NORESERVE | MAP_FIXED) ==
 		    MAP_FAILED)
 		gm_sys_madvise(va, len, MADV_DONTNEED_LOCKED);
-	gm_events_unmute(va, va + len);
 	gm_range_forget(va, len);
 }
 

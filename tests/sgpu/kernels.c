@@ -48,72 +48,68 @@ SGPU_KERNEL(count)
 	atomic_fetch_add((_Atomic uint64_t *)a->p, a->value);
 }
 
-/* One kind of access to p; where it gives a value, it goes to out. */
+static void load(uint64_t how, volatile uint64_t *p)
+{
+	static _Alignas(64) unsigned char local[4096];
+	void *to = local;
+	const void *from = (const void *)(uintptr_t)p;
+	size_t n = sizeof(local);
+
+	if (how == ACCESS_LOAD)
+		(void)*p;
+	else if (how == ACCESS_MOVSB_FROM)
+		__asm__ volatile("rep movsb"
+				 : "+D"(to), "+S"(from), "+c"(n)::"memory");
+	else if (how == ACCESS_SSE_LOAD)
+		__asm__ volatile("movdqu %0, %%xmm3" ::"m"(*p) : "xmm3");
+	else if (how == ACCESS_AVX_LOAD)
+		__asm__ volatile("vmovdqu %0, %%ymm4" ::"m"(*p) : "xmm4");
+}
+
+/* What reads and writes in one instruction. */
+static void modify(uint64_t how, volatile uint64_t *p)
+{
+	uint64_t v = ~0ull;
+
+	if (how == ACCESS_LOCK_ADD)
+		__asm__ volatile("lock addq $1, %0" : "+m"(*p));
+	else if (how == ACCESS_CMPXCHG_FAIL)
+		__asm__ volatile("lock cmpxchgq %2, %1"
+				 : "+a"(v), "+m"(*p)
+				 : "r"(1ull)
+				 : "cc");
+	else if (how == ACCESS_XCHG)
+		__asm__ volatile("xchgq %0, %1" : "+r"(v), "+m"(*p));
+}
+
+static void store(uint64_t how, volatile uint64_t *p)
+{
+	static const unsigned char local[4096];
+	void *to = (void *)(uintptr_t)p;
+	const void *from = local;
+	size_t n = sizeof(local);
+
+	if (how == ACCESS_STORE)
+		*p = 7;
+	else if (how == ACCESS_MOVSB_TO)
+		__asm__ volatile("rep movsb"
+				 : "+D"(to), "+S"(from), "+c"(n)::"memory");
+	else if (how == ACCESS_SSE_STORE)
+		__asm__ volatile("movdqu %%xmm3, %0" : "=m"(*p)::"xmm3");
+	else if (how == ACCESS_NT_STORE)
+		__asm__ volatile("movntiq %1, %0" : "=m"(*p) : "r"(9ull));
+	else if (how == ACCESS_AVX_STORE)
+		__asm__ volatile("vmovdqu %%ymm4, %0" : "=m"(*p)::"xmm4");
+}
+
+/* One kind of access, and no other, to p. */
 SGPU_KERNEL(access)
 {
 	const struct access *a = args;
-	volatile uint64_t *p = a->p;
-	static _Alignas(64) unsigned char local[4096];
 
-	switch (a->how) {
-	case ACCESS_LOAD:
-		(void)*p;
-		break;
-	case ACCESS_STORE:
-		*p = 7;
-		break;
-	case ACCESS_LOCK_ADD:
-		__asm__ volatile("lock addq $1, %0" : "+m"(*p));
-		break;
-	case ACCESS_CMPXCHG_FAIL: {
-		uint64_t old = ~0ull;
-
-		__asm__ volatile("lock cmpxchgq %2, %1"
-				 : "+a"(old), "+m"(*p)
-				 : "r"(1ull)
-				 : "cc");
-		break;
-	}
-	case ACCESS_XCHG: {
-		uint64_t v = 5;
-
-		__asm__ volatile("xchgq %0, %1" : "+r"(v), "+m"(*p));
-		break;
-	}
-	case ACCESS_MOVSB_FROM: {
-		void *to = local;
-		const void *from = (const void *)p;
-		size_t n = sizeof(local);
-
-		__asm__ volatile("rep movsb"
-				 : "+D"(to), "+S"(from), "+c"(n)::"memory");
-		break;
-	}
-	case ACCESS_MOVSB_TO: {
-		void *to = (void *)(uintptr_t)p;
-		const void *from = local;
-		size_t n = sizeof(local);
-
-		__asm__ volatile("rep movsb"
-				 : "+D"(to), "+S"(from), "+c"(n)::"memory");
-		break;
-	}
-	case ACCESS_SSE_LOAD:
-		__asm__ volatile("movdqu %0, %%xmm3" ::"m"(*p) : "xmm3");
-		break;
-	case ACCESS_SSE_STORE:
-		__asm__ volatile("movdqu %%xmm3, %0" : "=m"(*p)::"xmm3");
-		break;
-	case ACCESS_NT_STORE:
-		__asm__ volatile("movntiq %1, %0" : "=m"(*p) : "r"(9ull));
-		break;
-	case ACCESS_AVX_LOAD:
-		__asm__ volatile("vmovdqu %0, %%ymm4" ::"m"(*p) : "xmm4");
-		break;
-	case ACCESS_AVX_STORE:
-		__asm__ volatile("vmovdqu %%ymm4, %0" : "=m"(*p)::"xmm4");
-		break;
-	}
+	load(a->how, a->p);
+	modify(a->how, a->p);
+	store(a->how, a->p);
 }
 
 /* Registers live through a fault: sum in a vector across pages. */

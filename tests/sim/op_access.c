@@ -25,6 +25,19 @@ static bool torture_failing(void)
 	return sim.injected || t.weights[OP_DEATH];
 }
 
+/* A context is being replaced, or was since this operation began. */
+static bool torture_replacing(void)
+{
+	unsigned int i, a;
+
+	for (i = 0; i < t.nr_devs; i++)
+		for (a = 0; t.devs[i].dev && a < t.cfg.nr_as; a++)
+			if (t.devs[i].dev->ctxs[a] &&
+			    t.devs[i].dev->ctxs[a]->replacing)
+				return true;
+	return t.reset_at >= sim.current->busy_since;
+}
+
 /* Errors that come from the machine and not from the address. */
 static bool torture_error_machine(int err)
 {
@@ -46,6 +59,36 @@ static bool torture_error_machine(int err)
 		return torture_failing();
 	case -EBUSY:
 		return sim.injected;
+	case -EAGAIN:
+		return torture_replacing();
+	}
+	return false;
+}
+
+bool torture_explained(struct model *m, uint64_t va, uint64_t len, int err)
+{
+	uint64_t at;
+
+	if (torture_error_machine(err))
+		return true;
+	for (at = va & ~(SIM_PIECE - 1); at < va + len; at += SIM_PIECE) {
+		uint64_t slot = model_slot(at);
+
+		if (slot >= m->nr_slots - sim.cfg.nr_plain ||
+		    m->changing[slot] || m->mmaps ||
+		    m->changed_at[slot] >= sim.current->busy_since)
+			return true;
+		if (!model_mapped(m, at) && (err == -EFAULT || err == -ENOMEM))
+			return true;
+		if (m->prot[model_piece(at)] != 3 &&
+		    (err == -EACCES || err == -EFAULT))
+			return true;
+		if (m->lost[slot] && err == -EHWPOISON)
+			return true;
+		if ((m->pins[slot] || m->pinned[slot]) && err == -EBUSY)
+			return true;
+		if (m->cut[slot] && (err == -EFAULT || err == -EBUSY))
+			return true;
 	}
 	return false;
 }
@@ -53,30 +96,8 @@ static bool torture_error_machine(int err)
 void torture_error_range(struct model *m, uint64_t va, uint64_t len, int err,
 			 const char *what)
 {
-	uint64_t at;
-
-	if (torture_error_machine(err))
-		return;
-	for (at = va & ~(SIM_PIECE - 1); at < va + len; at += SIM_PIECE) {
-		uint64_t slot = model_slot(at);
-
-		if (slot >= m->nr_slots - sim.cfg.nr_plain ||
-		    m->changing[slot] || m->mmaps ||
-		    m->changed_at[slot] >= sim.current->busy_since)
-			return;
-		if (!model_mapped(m, at) && (err == -EFAULT || err == -ENOMEM))
-			return;
-		if (m->prot[model_piece(at)] != 3 &&
-		    (err == -EACCES || err == -EFAULT))
-			return;
-		if (m->lost[slot] && err == -EHWPOISON)
-			return;
-		if ((m->pins[slot] || m->pinned[slot]) && err == -EBUSY)
-			return;
-		if (m->cut[slot] && (err == -EFAULT || err == -EBUSY))
-			return;
-	}
-	SIM_CHECK(0, "%s at %#lx + %#lx (as %u, page %lu): error %d (%s) has no "
+	SIM_CHECK(torture_explained(m, va, len, err),
+		  "%s at %#lx + %#lx (as %u, page %lu): error %d (%s) has no "
 		  "reason",
 		  what, (unsigned long)va, (unsigned long)len, m->as->index,
 		  (unsigned long)model_slot(va), err, sim.current->error);

@@ -155,7 +155,8 @@ static int tdev_detach(struct tdev *d, struct sim_ctx *ctx)
 	for (i = 0; i < ctx->as->nr_slots; i++)
 		SIM_CHECK(!ctx->pt[i].frame || d->dev->dead || sim.injected,
 			  "page %u is still mapped after detach", i);
-	SIM_CHECK(!(d->dev->flags & SIM_DEV_RELEASE) || !ctx->examined,
+	SIM_CHECK(!(d->dev->flags & SIM_DEV_RELEASE) || !ctx->examined ||
+			  d->dev->dead,
 		  "detached with %ld pages of addresses still examined",
 		  (long)ctx->examined);
 	word = 0;
@@ -270,10 +271,14 @@ int op_reset(struct worker *w)
 	ctx = d->dev->ctxs[w->as];
 	d->busy = true;
 	sim_ctx_stop(ctx);
+	ctx->replacing = true;
 	sim_ctx_clear_all(ctx);
+	sim_yield();
 	err = CALL(gm_as_reset(&ctx->as->as, d->dev->dev));
 	SIM_CHECK(!err || d->dev->dead, "reset: error %d", err);
+	ctx->replacing = false;
 	ctx->stopped = false;
+	t.reset_at = sim.steps;
 	d->busy = false;
 	return err;
 }

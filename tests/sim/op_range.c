@@ -190,16 +190,9 @@ int op_memcpy(struct worker *w)
 	err = CALL(gm_as_copy(&m->as->as, node, dst, src, len));
 	SAY("memcpy to", m, dst, len, err);
 	SAY("memcpy from", m, src, len, node);
-	if (err && err != -EINVAL && err != -ENODEV) {
-		if (sim.current->has_error && err == -EHWPOISON)
-			torture_error_range(m, GM_MIN(dst, src),
-					    GM_MAX(dst, src) + len -
-						    GM_MIN(dst, src),
-					    err, "gmemcpy");
-		else if (!(m->pins[model_slot(src)] && err == -EBUSY) &&
-			 m->prot[model_piece(src)] == 3)
-			torture_error_range(m, dst, len, err, "gmemcpy");
-	}
+	if (err && err != -EINVAL && err != -ENODEV &&
+	    !torture_explained(m, src, len, err))
+		torture_error_range(m, dst, len, err, "gmemcpy");
 	model_release(m, src, len, false);
 	if (!err)
 		for (slot = model_slot(dst + GM_PAGE_SIZE - 1);

@@ -126,10 +126,12 @@ void torture_say(const char *what, const struct model *m, uint64_t va,
 
 static void worker_park(void)
 {
+	unsigned int rest = t.rests;
+
 	t.parked++;
 	if (t.parked == t.active)
 		sim_task_wake(t.coordinator);
-	while (t.park)
+	while (t.rests == rest)
 		sim_task_block("park", &t.park);
 }
 
@@ -183,7 +185,7 @@ static void quiesce(void)
 
 	for (a = 0; a < t.cfg.nr_as; a++)
 		while (!sim_as_quiet(sim.as[a]))
-			sim_yield();
+			sim_sleep_until(sim.now + 10000);
 }
 
 static void coordinate(void)
@@ -202,6 +204,7 @@ static void coordinate(void)
 		torture_check();
 		sim.inject = inject;
 		t.park = false;
+		t.rests++;
 		t.parked = 0;
 		for (i = 0; i < t.nr_workers; i++)
 			if (t.tasks[i]->why && t.tasks[i]->what == &t.park)

@@ -72,10 +72,12 @@ struct torture {
 	uint64_t ops_left;
 	uint64_t ops_done;
 	uint64_t until_check;
+	uint64_t reset_at; /* step at which a context was last replaced */
 	uint64_t next_value;
 	unsigned int active;
 	unsigned int parked;
 	bool park;
+	unsigned int rests; /* how often all were parked */
 	struct sim_task *coordinator;
 	struct worker workers[MAX_WORKERS];
 	struct sim_task *tasks[MAX_WORKERS];
@@ -118,6 +120,7 @@ int torture_called(int err, const char *what);
 #define CALL(expr) (sim.current->has_error = false, torture_called(expr, #expr))
 
 /* Is this error one that may be? */
+bool torture_explained(struct model *m, uint64_t va, uint64_t len, int err);
 void torture_error_range(struct model *m, uint64_t va, uint64_t len, int err,
 			 const char *what);
 
