@@ -251,7 +251,7 @@ int gm_host_range_track(struct gm_as *as, uint64_t va, uint64_t len);
 
 /*
  * Move what the program has at @from to @to, which gm_host_range_map() made
- * and nobody has touched, and undo the mapping of @from; without any event to
+ * and nobody knows (what a stray touch put there is dropped), and undo the mapping of @from; without any event to
  * the core. @to is tracked if @from was.
  */
 int gm_host_range_move(struct gm_as *as, uint64_t from, uint64_t to,

@@ -92,11 +92,14 @@ static void move_pages(struct gm_as *as, uint64_t from, uint64_t to,
 	uint64_t end = from + len, delta = to - from;
 	int err;
 
-	do {
+	/* At @end there may be new memory, that begins below it. */
+	while (from < end) {
 		err = move_one(as, &from, end, delta);
+		if (err == -ENOENT)
+			break;
 		if (err == -ENOMEM)
 			gm_wait_for_memory();
-	} while (err != -ENOENT);
+	}
 }
 
 /*
