@@ -67,10 +67,14 @@ static int move_one(struct gm_as *as, uint64_t *from, uint64_t end,
 				 gm_region_slot(r, start));
 	if (moved) {
 		gm_lock(&as->lock, GM_RANK_AS);
-		err = gm_load(&r->dead)
-			      ? -EAGAIN
-			      : gm_table_change_locked(as, start, stop, &moved,
-						       1, &change);
+		/* An attach meanwhile has only seen the old addresses. */
+		if (gm_load(&r->dead))
+			err = -EAGAIN;
+		else
+			err = as->nr_ctxs ? gm_region_track(moved) : 0;
+		if (!err)
+			err = gm_table_change_locked(as, start, stop, &moved, 1,
+						     &change);
 		gm_unlock(&as->lock, GM_RANK_AS);
 		gm_region_put(moved);
 	}
