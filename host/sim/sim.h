@@ -169,6 +169,7 @@ struct sim_config {
 	unsigned int tick; /* nanoseconds from point to point */
 	unsigned int inject_ppm; /* failing calls in a million */
 	unsigned int lost_ppm; /* failing operators that say -ENODEV */
+	bool trace; /* print what is done to page tables */
 };
 
 struct sim_rank_stats {

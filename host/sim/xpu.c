@@ -7,6 +7,7 @@
  * goes on being used. A core whose device cannot report write faults stores
  * through a read-only translation, as such hardware does.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,11 +126,24 @@ static void sim_tlb_flush(struct sim_ctx *ctx, uint64_t first, uint64_t n)
 	}
 }
 
+static void sim_pt_trace(const char *what, const struct sim_ctx *ctx,
+			 uint64_t va, uint64_t len)
+{
+	if (sim.cfg.trace)
+		printf("%8lu %3u %-14s as %u %#lx-%#lx (%lu+%lu): device %u\n",
+		       (unsigned long)sim.steps, sim.current->id, what,
+		       ctx->as->index, (unsigned long)va,
+		       (unsigned long)(va + len),
+		       (unsigned long)((va - SIM_BASE) >> GM_PAGE_SHIFT),
+		       (unsigned long)(len >> GM_PAGE_SHIFT), ctx->dev->index);
+}
+
 static void sim_pt_enter(struct sim_ctx *ctx, const struct gm_pmap_run *run)
 {
 	uint64_t first = sim_pt_index(ctx, run->va, run->len);
 	uint64_t n = run->len >> GM_PAGE_SHIFT, i;
 
+	sim_pt_trace("pmap enter", ctx, run->va, run->len);
 	SIM_CHECK((run->prot & GM_PROT_READ) && run->prot <= 3,
 		  "pmap_enter with rights %u", run->prot);
 	for (i = 0; i < n; i++) {
@@ -162,6 +176,7 @@ static void sim_pt_clear(struct sim_ctx *ctx, uint64_t va, uint64_t len)
 	uint64_t first = sim_pt_index(ctx, va, len);
 	uint64_t n = len >> GM_PAGE_SHIFT, i;
 
+	sim_pt_trace("pmap clear", ctx, va, len);
 	for (i = 0; i < n; i++)
 		ctx->pt[first + i].frame = 0;
 	sim_tlb_flush(ctx, first, n);

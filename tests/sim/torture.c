@@ -285,6 +285,7 @@ static void run_config(uint64_t seed)
 	for (i = 0; i < 8; i++)
 		sim_rand();
 	c->seed = seed;
+	c->trace = options.trace;
 	c->nr_as = 1 + (unsigned int)sim_chance(3);
 	c->nr_plain = 6;
 	c->nr_slots = 24 + (unsigned int)sim_below(60) + c->nr_plain;
