@@ -47,7 +47,7 @@ static void step_failed(int err, int tries, const char *what)
 /* What was only on a device that is lost cannot be had any more. */
 static bool gone(int err)
 {
-	return err == -EHWPOISON && ((devs[0] && devs[0]->lost) ||
+	return (err == -EHWPOISON || err == -EFAULT) && ((devs[0] && devs[0]->lost) ||
 				     (devs[1] && devs[1]->lost));
 }
 
@@ -178,7 +178,8 @@ static void copy(int node, uint64_t dst, uint64_t src, uint64_t len)
 	if (!model_claim(m, dst, len, false))
 		return; /* what is there is in doubt since a failure */
 	model_expect(m, dst, bytes, len);
-	TRY(err, false, gm_as_copy(&m->as->as, node, dst, src, len));
+	TRY(err, node > 0 && devs[0]->dead,
+	    gm_as_copy(&m->as->as, node, dst, src, len));
 	model_release(m, dst, len, !err);
 }
 
