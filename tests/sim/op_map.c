@@ -259,7 +259,8 @@ int op_remap(struct worker *w)
 	model_unmap(m, &c, va, len);
 	model_changed(m, &c);
 	/* What has been growing in place is not new memory there. */
-	mapped_at(m, to, new_len, prot);
+	if (new_len > kept)
+		mapped_at(m, to + kept, new_len - kept, prot);
 	model_restore(m, to, &saved);
 	return 0;
 }
