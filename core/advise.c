@@ -19,6 +19,7 @@
  * @end: after the last page
  * @only_backed: leave pages without data alone
  * @err: the first failure (A)
+ * @hole: an address that is not unified memory, 0 if there is none (A)
  */
 struct gm_prefetch {
 	struct gm_target target;
@@ -26,6 +27,7 @@ struct gm_prefetch {
 	uint64_t end;
 	uint8_t only_backed;
 	int err;
+	uint64_t hole;
 };
 
 static void first_error(int *where, int err)
@@ -56,7 +58,7 @@ static unsigned int chunk_pages(struct gm_prefetch *p, uint64_t va,
 		struct gm_region *r = gm_region_lookup(p->target.as, va);
 
 		if (!r) {
-			first_error(&p->err, -ENOMEM);
+			gm_store(&p->hole, va);
 			continue;
 		}
 		if (!p->only_backed || backed(r, va))
@@ -88,6 +90,26 @@ static void prefetch_chunk(void *arg, unsigned int i)
 	}
 }
 
+static int prefetch_error(const struct gm_prefetch *p)
+{
+	if (p->err == -ENOMEM && p->target.ctx)
+		return gm_node_full(p->target.ctx->dev->node, 1);
+	if (p->err == -ENOMEM)
+		return gm_host_error(-ENOMEM,
+				     "host memory is full: some pages could "
+				     "not be moved there");
+	if (p->err == -EBUSY)
+		return gm_host_error(-EBUSY,
+				     "some pages stay where they are: the "
+				     "kernel holds them, or a GM_PIN");
+	if (p->err == -EHWPOISON)
+		return gm_host_error(-EHWPOISON,
+				     "some pages were lost with an XPU's "
+				     "memory");
+	return gm_host_error(p->err, "some pages could not be moved (%d)",
+			     p->err);
+}
+
 static int prefetch(struct gm_prefetch *p)
 {
 	uint64_t pages = (p->end - p->start) >> GM_PAGE_SHIFT;
@@ -102,15 +124,17 @@ static int prefetch(struct gm_prefetch *p)
 				 GM_MIN(n, (uint64_t)PREFETCH_THREADS));
 		if (part.err)
 			first_error(&p->err, part.err);
+		if (part.hole)
+			p->hole = part.hole;
 		done += n;
 	}
-	if (p->err == -ENOMEM)
-		gm_host_error(-ENOMEM, "part of the range is not unified "
-				       "memory, or did not fit on the node");
-	else if (p->err)
-		gm_host_error(p->err, "some pages could not be moved (%d)",
-			      p->err);
-	return p->err;
+	/* The texts of the threads that moved pages are gone with them. */
+	if (p->err)
+		return prefetch_error(p);
+	if (p->hole)
+		return gm_host_error(-ENOMEM, "0x%llx is not unified memory",
+				     (unsigned long long)p->hole);
+	return 0;
 }
 
 /* --- marks ------------------------------------------------------------- */
