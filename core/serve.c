@@ -295,7 +295,7 @@ static void look_again(const struct gm_target *t, const uint64_t *vas,
 	unsigned int i, told = 0;
 
 	for (i = 0; i < n; i++) {
-		if (status[i] != -EFAULT)
+		if (status[i] != -EFAULT || gm_as_overlaps(t->as, vas[i], 1))
 			continue;
 		if (!told++)
 			gm_host_told(t->as);
