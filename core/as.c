@@ -105,12 +105,19 @@ static int place_locked(struct gm_as *as, uint64_t hint, uint64_t len,
 				      (unsigned long long)len, err);
 			break;
 		}
-		err = examine_locked(as, *va, len);
+		/* The program may have unmapped it while we still have not
+		 * heard of it: the old region must be torn down first. */
+		err = gm_region_overlaps_locked(as, *va, len) ||
+				      gm_region_dying_locked(as, *va, len)
+			      ? -EAGAIN
+			      : examine_locked(as, *va, len);
 		if (!err)
 			break;
 		/* It stays mapped for now, so that another one is tried. */
 		refused[n++] = *va;
 		hint = 0;
+		if (err == -EAGAIN && n == EXAMINE_TRIES)
+			break;
 		if (n == EXAMINE_TRIES || (flags & GM_RANGE_FIXED)) {
 			err = gm_host_error(
 				-ENOMEM,
@@ -209,6 +216,13 @@ static void tear_down(struct gm_region *w)
 	}
 }
 
+#define MEMORY_WAIT_NS 1000000
+
+void gm_wait_for_memory(void)
+{
+	gm_host_sleep_until(gm_host_now() + MEMORY_WAIT_NS);
+}
+
 int gm_region_remove(struct gm_as *as, uint64_t start, uint64_t end, int unmap)
 {
 	struct gm_table_change change;
@@ -239,6 +253,7 @@ static int cut_page(struct gm_as *as, uint64_t at, int unmap)
 	uint64_t va = at & ~GM_PAGE_MASK;
 	struct gm_region *r;
 	int64_t left;
+	int err;
 
 	if (at == va)
 		return 0;
@@ -247,9 +262,14 @@ static int cut_page(struct gm_as *as, uint64_t at, int unmap)
 		return 0;
 	left = gm_page_cut(r, va);
 	gm_region_put(r);
-	if (left == 0)
-		return gm_region_remove(as, va, va + GM_PAGE_SIZE, unmap);
-	return left < 0 ? (int)left : 0;
+	if (left)
+		return left < 0 ? (int)left : 0;
+	do {
+		err = gm_region_remove(as, va, va + GM_PAGE_SIZE, unmap);
+		if (!err || unmap)
+			return err;
+		gm_wait_for_memory();
+	} while (1);
 }
 
 static int cut_ends(struct gm_as *as, uint64_t va, uint64_t end, int unmap)
@@ -294,7 +314,8 @@ void gm_as_unmapped(struct gm_as *as, uint64_t va, uint64_t len)
 	uint64_t start = (va + GM_PAGE_MASK) & ~GM_PAGE_MASK;
 
 	/* The range is gone whatever happens: there is nobody to tell. */
-	gm_region_remove(as, start, end & ~GM_PAGE_MASK, 0);
+	while (gm_region_remove(as, start, end & ~GM_PAGE_MASK, 0))
+		gm_wait_for_memory();
 	cut_ends(as, va, end, 0);
 	gm_machine_settle();
 }

@@ -86,6 +86,7 @@ static int get_slots(struct gm_batch *b)
 
 static int get_host_page(struct gm_batch *b, struct gm_fault *f)
 {
+	unsigned int flags;
 	int err = 0;
 
 	if (!b->ctx && f->want_page && !f->page) {
@@ -93,11 +94,10 @@ static int get_host_page(struct gm_batch *b, struct gm_fault *f)
 
 		f->zeroed =
 			state == GM_STATE_EMPTY || state == GM_STATE_UNTRACKED;
-		err = gm_host_page_get(b->as, b->nid,
-				       f->zeroed ? GM_HOST_ZEROED : 0,
-				       &f->page);
+		flags = f->zeroed ? GM_HOST_ZEROED : 0;
+		err = gm_host_page_get(b->as, b->nid, flags, &f->page);
 		if (err)
-			err = gm_home_page_get(b->as, 0, &f->page);
+			err = gm_home_page_get(b->as, flags, &f->page);
 	}
 	if (!err && f->want_bounce && !f->bounce)
 		err = gm_home_page_get(b->as, 0, &f->bounce);
@@ -173,19 +173,35 @@ static void need(struct gm_fault *f, uint8_t *what)
 	f->outcome = GM_OUT_RESTART;
 }
 
+/*
+ * Lost data. The CPU is told in its page table, and here, with the entry
+ * locked: a discard might make the page anew in between.
+ */
+static void refuse_poison(struct gm_batch *b, struct gm_fault *f)
+{
+	int err = b->ctx || b->hint ? 0 : gm_host_cpu_poison(b->as, f->va);
+
+	if (err == -EAGAIN) {
+		fail(f, GM_OUT_RESTART);
+		return;
+	}
+	f->err = err;
+	fail(f, err ? GM_OUT_HOST : GM_OUT_POISON);
+}
+
 static int refused(struct gm_batch *b, struct gm_fault *f)
 {
 	unsigned int prot = gm_entry_prot(b->region->dir, f->entry);
 
 	if (gm_load(&b->region->dead))
 		fail(f, GM_OUT_RESTART);
+	else if (f->entry->state == GM_STATE_FRAGMENTED)
+		fail(f, GM_OUT_FRAGMENTED); /* each piece has its own rights */
 	else if (!(prot & GM_PROT_READ) ||
 		 (f->access == GM_WRITE && !(prot & GM_PROT_WRITE)))
 		fail(f, GM_OUT_DENIED);
 	else if (f->entry->state == GM_STATE_POISON)
-		fail(f, GM_OUT_POISON);
-	else if (f->entry->state == GM_STATE_FRAGMENTED)
-		fail(f, GM_OUT_FRAGMENTED);
+		refuse_poison(b, f);
 	return f->outcome != GM_OUT_PENDING;
 }
 
@@ -217,10 +233,12 @@ static void plan_own(struct gm_batch *b, struct gm_fault *f,
 		return;
 	}
 	f->dst = own;
-	/* Alone with the page, it may as well be allowed to write. */
-	f->exclusive =
-		f->access == GM_WRITE ||
-		(f->entry->state == GM_STATE_MODIFIED && wants_exclusive(b, f));
+	/* Alone with the page, it may as well be allowed to write; and if it
+	 * cannot report its stores, it must be alone. */
+	f->exclusive = f->access == GM_WRITE ||
+		       ((f->entry->state == GM_STATE_MODIFIED ||
+			 !(b->ctx->dev->caps & GM_CAP_WRITE_FAULT)) &&
+			wants_exclusive(b, f));
 	f->from = own->nid;
 }
 

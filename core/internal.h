@@ -54,6 +54,9 @@ int gm_region_track(struct gm_region *r);
 /* Overlaps a region, or one that is being torn down. as->lock is held. */
 int gm_region_overlaps_locked(struct gm_as *as, uint64_t va, uint64_t len);
 int gm_region_dying_locked(struct gm_as *as, uint64_t va, uint64_t len);
+/* Take as->lock when no region is being torn down: those that are still give
+ * their addresses back to the contexts that are attached then. */
+void gm_as_lock_quiet(struct gm_as *as);
 
 /**
  * struct gm_table_change - one change of the region table
@@ -80,6 +83,10 @@ struct gm_region *gm_region_create(uint64_t start, uint64_t end,
 				   struct gm_dir *dir, uint64_t first);
 
 /* --- as.c -------------------------------------------------------------- */
+
+/* What has happened cannot be refused: wait for a little of the manager's own
+ * memory, and try again. */
+void gm_wait_for_memory(void);
 
 /* Whole pages leave the table and are freed; with @unmap, the program's
  * mapping goes as well. */

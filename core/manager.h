@@ -53,8 +53,8 @@ int gm_as_overlaps(struct gm_as *as, uint64_t va, uint64_t len);
  * A thread of the program faults at @va, any alignment, in a tracked range.
  * On success it has been woken, or will not find the page missing any more.
  * Return: 0; -EFAULT if this is no region (any more); -EACCES; -EHWPOISON if
- * the data is lost; -ENOMEM, or what an operator returned, after the bounded
- * retries.
+ * the data is lost, and the page table says so by now; -ENOMEM, or what an
+ * operator returned, after the bounded retries.
  */
 int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access);
 

@@ -119,6 +119,19 @@ int gm_region_dying_locked(struct gm_as *as, uint64_t va, uint64_t len)
 	return 0;
 }
 
+void gm_as_lock_quiet(struct gm_as *as)
+{
+	for (;;) {
+		uint32_t seen = gm_waitq_read(&as->changed);
+
+		gm_lock(&as->lock, GM_RANK_AS);
+		if (gm_list_empty(&as->dying))
+			return;
+		gm_unlock(&as->lock, GM_RANK_AS);
+		gm_waitq_wait(&as->changed, seen);
+	}
+}
+
 int gm_region_overlaps_locked(struct gm_as *as, uint64_t va, uint64_t len)
 {
 	struct gm_region_table *t = as->table;

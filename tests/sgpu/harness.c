@@ -27,7 +27,7 @@ uint64_t now_us(void)
 
 bool becomes(_Atomic unsigned int *word, unsigned int value)
 {
-	uint64_t end = now_us() + 1000000;
+	uint64_t end = now_us() + 10000000;
 
 	while (*word != value && now_us() < end)
 		sched_yield();

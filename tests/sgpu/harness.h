@@ -64,7 +64,7 @@ int rig_unmap(struct rig *rig, uint64_t page, uint64_t n);
 int rig_protect(struct rig *rig, uint64_t page, uint64_t n, uint32_t prot);
 
 uint64_t now_us(void);
-/* Wait up to a second for a word to become a value. */
+/* Wait, up to ten seconds, for a word to become a value. */
 bool becomes(_Atomic unsigned int *word, unsigned int value);
 
 #endif /* SGPU_TEST_HARNESS_H */

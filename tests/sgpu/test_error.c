@@ -93,6 +93,7 @@ END_TEST
 
 START_TEST(killed_while_it_runs)
 {
+	struct sgpu_hw_info info;
 	struct span wait, a;
 	pid_t old;
 
@@ -111,8 +112,8 @@ START_TEST(killed_while_it_runs)
 	ck_assert_ptr_nonnull(
 		strstr(sgpu_error(rig.gpu), "killed by signal 9"));
 	ck_assert_int_eq(sgpu_reset(rig.gpu), 0);
-	ck_assert_int_eq(sgpu_hw_info(rig.gpu, &rig.info), 0);
-	ck_assert_int_ne(rig.info.pid, old);
+	ck_assert_int_eq(sgpu_hw_info(rig.gpu, &info), 0);
+	ck_assert_int_ne(info.pid, old);
 	ck_assert_uint_eq(*frame(&rig, 8), 20);
 	ck_assert_int_eq(rig_run(&rig, "count", 4, &a, sizeof(a)), 0);
 	ck_assert_uint_eq(*frame(&rig, 8), 40);

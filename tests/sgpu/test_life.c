@@ -14,6 +14,12 @@
 #include "kernels.h"
 #include "suites.h"
 
+#ifdef __SANITIZE_THREAD__
+#define TSAN 1
+#else
+#define TSAN 0
+#endif
+
 static struct rig rig;
 
 static unsigned int entries(const char *path)
@@ -43,7 +49,7 @@ static unsigned int mappings(void)
 
 START_TEST(open_close_leaks_nothing)
 {
-	unsigned int fds = 0, maps = 0;
+	unsigned int fds = 0, maps = 0, threads = 0;
 	struct span a;
 
 	for (int i = 0; i < 50; i++) {
@@ -53,14 +59,16 @@ START_TEST(open_close_leaks_nothing)
 		rig_close(&rig);
 		ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
 		ck_assert_int_eq(errno, ECHILD);
-		ck_assert_uint_eq(entries("/proc/self/task"), 3);
 		if (i == 2) {
+			threads = entries("/proc/self/task");
 			fds = entries("/proc/self/fd");
 			maps = mappings();
 		}
 	}
+	ck_assert_uint_eq(entries("/proc/self/task"), threads);
 	ck_assert_uint_eq(entries("/proc/self/fd"), fds);
-	ck_assert_uint_le(mappings(), maps + 2); /* malloc's own */
+	if (!TSAN) /* which makes some for each thread */
+		ck_assert_uint_le(mappings(), maps + 2); /* malloc's own */
 }
 END_TEST
 
@@ -143,6 +151,7 @@ START_TEST(modules_and_kernels)
 {
 	struct sgpu_module *module = NULL;
 	struct sgpu_kernel *kernel = NULL, *again = NULL;
+	unsigned char args[SGPU_ARGS_MAX + 1] = { 0 };
 
 	rig_open_bare(&rig, NULL);
 	ck_assert_int_eq(sgpu_module_load(rig.gpu, "/nonexistent.so", &module),
@@ -161,11 +170,11 @@ START_TEST(modules_and_kernels)
 	ck_assert_int_eq(sgpu_launch(rig.gpu, NULL, kernel, 1, NULL, 8),
 			 -EINVAL);
 	ck_assert_int_eq(
-		sgpu_launch(rig.gpu, NULL, kernel, 1, &rig, SGPU_ARGS_MAX + 1),
+		sgpu_launch(rig.gpu, NULL, kernel, 1, args, SGPU_ARGS_MAX + 1),
 		-EINVAL);
 	ck_assert_int_eq(sgpu_launch(rig.gpu, NULL, NULL, 1, NULL, 0), -EINVAL);
 	ck_assert_int_eq(
-		sgpu_launch(rig.gpu, NULL, kernel, 1, &rig, SGPU_ARGS_MAX), 0);
+		sgpu_launch(rig.gpu, NULL, kernel, 1, args, SGPU_ARGS_MAX), 0);
 	ck_assert_int_eq(sgpu_sync(rig.gpu, NULL), 0);
 	rig_close(&rig);
 }
@@ -274,10 +283,11 @@ START_TEST(a_fork_gets_clear_errors)
 			  sgpu_hw_zero(rig.gpu, 0, 8) != -ENODEV ||
 			  sgpu_hw_fault_wait(rig.gpu, &fault, 1) != -ENODEV ||
 			  !strstr(sgpu_error(rig.gpu), "forked");
-		struct sgpu *own;
+		struct sgpu *own = NULL;
 
 		sgpu_close(rig.gpu);
-		bad = bad || sgpu_open(NULL, &own);
+		if (!TSAN) /* which allows a fork no threads */
+			bad = bad || sgpu_open(NULL, &own);
 		if (!bad)
 			sgpu_close(own);
 		_exit(bad);

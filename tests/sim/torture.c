@@ -126,10 +126,12 @@ void torture_say(const char *what, const struct model *m, uint64_t va,
 
 static void worker_park(void)
 {
+	unsigned int rest = t.rests;
+
 	t.parked++;
 	if (t.parked == t.active)
 		sim_task_wake(t.coordinator);
-	while (t.park)
+	while (t.rests == rest)
 		sim_task_block("park", &t.park);
 }
 
@@ -202,6 +204,7 @@ static void coordinate(void)
 		torture_check();
 		sim.inject = inject;
 		t.park = false;
+		t.rests++;
 		t.parked = 0;
 		for (i = 0; i < t.nr_workers; i++)
 			if (t.tasks[i]->why && t.tasks[i]->what == &t.park)
@@ -312,8 +315,6 @@ static void run_config(uint64_t seed)
 		t.weights[OP_DEATH] = 0;
 	else if (c->inject_ppm)
 		c->lost_ppm = 20000;
-	if (c->inject_ppm)
-		t.weights[OP_REMAP] = 0;
 	for (i = 0; i < NR_OPS; i++)
 		t.weight_sum += t.weights[i];
 	t.until_check = options.check_every;

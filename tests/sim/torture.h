@@ -72,11 +72,13 @@ struct torture {
 	uint64_t ops_left;
 	uint64_t ops_done;
 	uint64_t until_check;
+	uint64_t device_at; /* step of the last change in a device's life */
 	uint64_t reset_at; /* step at which a context was last replaced */
 	uint64_t next_value;
 	unsigned int active;
 	unsigned int parked;
 	bool park;
+	unsigned int rests; /* how often all were parked */
 	struct sim_task *coordinator;
 	struct worker workers[MAX_WORKERS];
 	struct sim_task *tasks[MAX_WORKERS];

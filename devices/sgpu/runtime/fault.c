@@ -132,10 +132,8 @@ SGPU_API void sgpu_hw_fault_done(struct sgpu *gpu,
 	if (gpu_check(gpu) || atomic_load(&gpu->epoch) != fault->epoch)
 		return;
 	if (status) {
-		char name[SGPU_NAME_MAX];
+		const char *name = launch_name(gpu, fault->launch);
 
-		strncpy(name, launch_name(gpu, fault->launch), sizeof(name));
-		name[sizeof(name) - 1] = 0;
 		context_fail(gpu, fault->epoch, status < 0 ? status : -EIO,
 			     "kernel %s, index %llu: %s at address %#llx: %s",
 			     name, (unsigned long long)fault->index,

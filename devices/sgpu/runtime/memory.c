@@ -6,6 +6,9 @@
 
 #include "runtime.h"
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -81,7 +84,7 @@ void frames_ready(struct sgpu *gpu, uint64_t daddr, uint64_t len)
 		    bit)
 			continue;
 		/* A page table is needed, and one page, for a start. */
-		(void)*(volatile unsigned char *)frame;
+		madvise(frame, 4096, MADV_POPULATE_READ);
 		madvise(frame, WIRE_PAGE, MADV_COLLAPSE);
 		atomic_fetch_or(&gpu->ready[f / 64], bit);
 	}
