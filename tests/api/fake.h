@@ -32,6 +32,7 @@ extern const char *const fake_ops[NR_OPS];
  * @fail_from: that and all after it
  * @error: with which it fails
  * @refuse_below: va_examine() refuses lower addresses
+ * @gone: its memory is lost: nobody clears its page table any more
  * @examined: addresses held by va_examine() and not given back
  */
 struct fake {
@@ -49,6 +50,7 @@ struct fake {
 	_Atomic int fail_from;
 	_Atomic int error;
 	uint64_t refuse_below;
+	int gone;
 	_Atomic long examined;
 };
 
