@@ -300,6 +300,12 @@ static void look_again(const struct gm_target *t, const uint64_t *vas,
 		if (!told++)
 			gm_host_told(t->as);
 		fault_chunk(t, vas + i, access + i, 1, status + i);
+		if (status[i] != -EFAULT)
+			continue;
+		gm_count(t->ctx->dev->node, faults_failed, 1);
+		gm_trace(GM_EV_ERROR, access[i], vas[i] & ~GM_PAGE_MASK, 0,
+			 GM_NODE_NONE, t->ctx->dev->node->nid, gm_host_now(),
+			 -EFAULT);
 	}
 }
 
