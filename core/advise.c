@@ -239,8 +239,8 @@ static int mark_page(const struct gm_mark *m, uint64_t va)
 					     "0x%llx is not unified memory",
 					     (unsigned long long)va);
 		e = gm_dir_entry(r->dir, gm_region_slot(r, va));
-		err = e ? 0 :
-			  gm_host_error(-ENOMEM, "no memory for the directory");
+		err = e ? 0
+			: gm_host_error(-ENOMEM, "no memory for the directory");
 		dead = 0;
 		if (e) {
 			gm_lock(&e->lock, GM_RANK_ENTRY);

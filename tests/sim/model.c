@@ -282,6 +282,8 @@ void model_save(const struct model *m, uint64_t va, uint64_t len,
 {
 	uint64_t i, n = len >> GM_PAGE_SHIFT;
 
+	s->first = model_slot(va);
+	s->at = sim.steps;
 	s->n = n;
 	memcpy(s->val, m->val + model_off(va), len);
 	memcpy(s->alt, m->alt + model_off(va), len);
@@ -306,7 +308,9 @@ void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 	memcpy(m->mapped + model_piece(va), s->mapped, len / SIM_PIECE);
 	memcpy(m->prot + model_piece(va), s->prot, len / SIM_PIECE);
 	for (i = 0; i < n; i++) {
-		m->lost[model_slot(va) + i] = s->lost[i];
+		if (s->lost[i] || m->lost_at[s->first + i] >= s->at ||
+		    m->lost_at[model_slot(va) + i] >= s->at)
+			model_lost(m, model_slot(va) + i);
 		m->pinned[model_slot(va) + i] = s->pinned[i];
 		m->cut[model_slot(va) + i] = s->cut[i];
 	}
