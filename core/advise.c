@@ -56,7 +56,11 @@ static unsigned int chunk_pages(struct gm_prefetch *p, uint64_t va,
 		struct gm_region *r = gm_region_lookup(p->target.as, va);
 
 		if (!r) {
-			first_error(&p->err, -ENOMEM);
+			first_error(
+				&p->err,
+				gm_host_error(-ENOMEM,
+					      "0x%llx is not unified memory",
+					      (unsigned long long)va));
 			continue;
 		}
 		if (!p->only_backed || backed(r, va))
@@ -104,12 +108,7 @@ static int prefetch(struct gm_prefetch *p)
 			first_error(&p->err, part.err);
 		done += n;
 	}
-	if (p->err == -ENOMEM)
-		gm_host_error(-ENOMEM, "part of the range is not unified "
-				       "memory, or did not fit on the node");
-	else if (p->err)
-		gm_host_error(p->err, "some pages could not be moved (%d)",
-			      p->err);
+	/* The text was made where it is known what was in the way. */
 	return p->err;
 }
 
@@ -215,8 +214,8 @@ static int mark_page(const struct gm_mark *m, uint64_t va)
 					     "0x%llx is not unified memory",
 					     (unsigned long long)va);
 		e = gm_dir_entry(r->dir, gm_region_slot(r, va));
-		err = e ? 0 :
-			  gm_host_error(-ENOMEM, "no memory for the directory");
+		err = e ? 0
+			: gm_host_error(-ENOMEM, "no memory for the directory");
 		dead = 0;
 		if (e) {
 			gm_lock(&e->lock, GM_RANK_ENTRY);

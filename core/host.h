@@ -85,7 +85,8 @@ void gm_host_sleep_until(uint64_t ns);
 
 /*
  * Call fn(arg, i) for each i below @n, on up to @width threads of which the
- * caller is one; return when all have returned.
+ * caller is one; return when all have returned. A text that fn makes by
+ * gm_host_error() is the caller's afterwards, whichever thread ran it.
  * pre: no lock is held.
  */
 void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
