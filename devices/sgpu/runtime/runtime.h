@@ -174,6 +174,7 @@ bool launches_running(struct sgpu *gpu);
 void streams_free(struct sgpu *gpu);
 
 /* memory.c */
+int shared_file(const char *name, uint64_t len);
 int memory_init(struct sgpu *gpu);
 void memory_fini(struct sgpu *gpu);
 void frames_ready(struct sgpu *gpu, uint64_t daddr, uint64_t len);
