@@ -22,8 +22,7 @@ int shared_file(const char *name, uint64_t len)
 	if (fd < 0)
 		return -ENOMEM;
 	if (ftruncate(fd, (off_t)len) ||
-	    fcntl(fd, F_ADD_SEALS,
-		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		close(fd);
 		return -ENOMEM;
 	}
