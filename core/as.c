@@ -216,6 +216,13 @@ static void tear_down(struct gm_region *w)
 	}
 }
 
+#define MEMORY_WAIT_NS 1000000
+
+void gm_wait_for_memory(void)
+{
+	gm_host_sleep_until(gm_host_now() + MEMORY_WAIT_NS);
+}
+
 int gm_region_remove(struct gm_as *as, uint64_t start, uint64_t end, int unmap)
 {
 	struct gm_table_change change;
@@ -246,6 +253,7 @@ static int cut_page(struct gm_as *as, uint64_t at, int unmap)
 	uint64_t va = at & ~GM_PAGE_MASK;
 	struct gm_region *r;
 	int64_t left;
+	int err;
 
 	if (at == va)
 		return 0;
@@ -254,9 +262,14 @@ static int cut_page(struct gm_as *as, uint64_t at, int unmap)
 		return 0;
 	left = gm_page_cut(r, va);
 	gm_region_put(r);
-	if (left == 0)
-		return gm_region_remove(as, va, va + GM_PAGE_SIZE, unmap);
-	return left < 0 ? (int)left : 0;
+	if (left)
+		return left < 0 ? (int)left : 0;
+	do {
+		err = gm_region_remove(as, va, va + GM_PAGE_SIZE, unmap);
+		if (!err || unmap)
+			return err;
+		gm_wait_for_memory();
+	} while (1);
 }
 
 static int cut_ends(struct gm_as *as, uint64_t va, uint64_t end, int unmap)
@@ -301,7 +314,8 @@ void gm_as_unmapped(struct gm_as *as, uint64_t va, uint64_t len)
 	uint64_t start = (va + GM_PAGE_MASK) & ~GM_PAGE_MASK;
 
 	/* The range is gone whatever happens: there is nobody to tell. */
-	gm_region_remove(as, start, end & ~GM_PAGE_MASK, 0);
+	while (gm_region_remove(as, start, end & ~GM_PAGE_MASK, 0))
+		gm_wait_for_memory();
 	cut_ends(as, va, end, 0);
 	gm_machine_settle();
 }

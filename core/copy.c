@@ -49,9 +49,10 @@ static int source_of(struct gm_region *r, struct gm_entry *e,
 	*source = SOURCE_USER;
 	if (gm_load(&r->dead))
 		return -EAGAIN;
-	if (!(gm_entry_prot(r->dir, e) & GM_PROT_READ))
-		return -EACCES;
 	GM_COVER(e->state, GM_ON_COPY_FROM);
+	if (e->state != GM_STATE_FRAGMENTED &&
+	    !(gm_entry_prot(r->dir, e) & GM_PROT_READ))
+		return -EACCES;
 	if (e->state == GM_STATE_POISON)
 		return -EHWPOISON;
 	if (e->state == GM_STATE_EMPTY)
@@ -244,9 +245,9 @@ static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
 
 	if (gm_load(&r->dead))
 		return -EAGAIN;
-	if (!(prot & GM_PROT_WRITE))
-		return text(-EACCES, va, "store");
 	GM_COVER(e->state, GM_ON_COPY_OVER);
+	if (e->state != GM_STATE_FRAGMENTED && !(prot & GM_PROT_WRITE))
+		return text(-EACCES, va, "store");
 	/* A page that is lost, cut or pinned is no page to be replaced. */
 	if (e->state == GM_STATE_POISON || e->state == GM_STATE_FRAGMENTED ||
 	    (e->flags & GM_ENTRY_PINNED))

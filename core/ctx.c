@@ -54,6 +54,16 @@ void gm_ctx_release_va(struct gm_ctx *ctx, uint64_t va, uint64_t len)
 
 /* --- attach ------------------------------------------------------------ */
 
+/* Let go of the first @n regions. as->lock is held. */
+static void release_locked(struct gm_ctx *ctx, uint32_t n)
+{
+	const struct gm_region_table *t = ctx->as->table;
+
+	while (n-- > 0)
+		gm_ctx_release_va(ctx, t->regions[n]->start,
+				  t->regions[n]->end - t->regions[n]->start);
+}
+
 /* Every region must be usable there. as->lock is held. */
 static int examine_locked(struct gm_ctx *ctx)
 {
@@ -70,10 +80,7 @@ static int examine_locked(struct gm_ctx *ctx)
 	}
 	if (!err)
 		return 0;
-	while (--i > 0)
-		gm_ctx_release_va(ctx, t->regions[i - 1]->start,
-				  t->regions[i - 1]->end -
-					  t->regions[i - 1]->start);
+	release_locked(ctx, i - 1);
 	if (err == -EADDRNOTAVAIL)
 		err = -EADDRINUSE;
 	return gm_host_error(err, "device %s refuses the range 0x%llx-0x%llx",
@@ -135,10 +142,13 @@ static int attach_locked(struct gm_ctx *ctx)
 		return gm_host_error(-ENODEV, "device %s is lost",
 				     ctx->dev->name);
 	err = examine_locked(ctx);
-	if (!err)
-		err = track_locked(as);
 	if (err)
 		return err;
+	err = track_locked(as);
+	if (err) {
+		release_locked(ctx, as->table ? as->table->nr : 0);
+		return err;
+	}
 	ctx->index = index;
 	gm_store(&as->ctxs[index], ctx);
 	as->nr_ctxs++;
@@ -197,14 +207,9 @@ static struct gm_ctx *retire(struct gm_as *as, struct gm_dev *dev)
 static void unlink_ctx(struct gm_ctx *ctx)
 {
 	struct gm_as *as = ctx->as;
-	struct gm_region_table *t;
-	uint32_t i;
 
 	gm_as_lock_quiet(as);
-	t = as->table;
-	for (i = 0; t && i < t->nr; i++)
-		gm_ctx_release_va(ctx, t->regions[i]->start,
-				  t->regions[i]->end - t->regions[i]->start);
+	release_locked(ctx, as->table ? as->table->nr : 0);
 	gm_store(&as->ctxs[ctx->index], NULL);
 	as->nr_ctxs--;
 	ctx->dev->attached--;

@@ -164,10 +164,18 @@ static int discard_fragment(struct gm_discard *d)
 	return err;
 }
 
-/* Nothing is there, or so nobody has ever heard. */
+/*
+ * Nothing is there. With the lock: whoever faults the page in lets the program
+ * go on, which may call us, before he has noted that it is there.
+ */
 static int untouched(const struct gm_discard *d)
 {
-	return gm_load(&d->e->state) == GM_STATE_EMPTY;
+	int empty;
+
+	gm_lock(&d->e->lock, GM_RANK_ENTRY);
+	empty = d->e->state == GM_STATE_EMPTY;
+	gm_unlock(&d->e->lock, GM_RANK_ENTRY);
+	return empty;
 }
 
 static int discard_page(struct gm_discard *d, int by_program)
@@ -175,7 +183,11 @@ static int discard_page(struct gm_discard *d, int by_program)
 	uint64_t start = gm_host_now();
 	int err = 0;
 
-	d->e = gm_dir_entry(d->r->dir, gm_region_slot(d->r, d->va));
+	d->e = gm_dir_peek(d->r->dir, gm_region_slot(d->r, d->va));
+	if (!d->e && d->r->dir->fresh == GM_STATE_EMPTY)
+		return 0;
+	if (!d->e)
+		d->e = gm_dir_entry(d->r->dir, gm_region_slot(d->r, d->va));
 	if (!d->e)
 		return gm_host_error(-ENOMEM, "no memory for the directory");
 	if (untouched(d))

@@ -86,6 +86,7 @@ static int get_slots(struct gm_batch *b)
 
 static int get_host_page(struct gm_batch *b, struct gm_fault *f)
 {
+	unsigned int flags;
 	int err = 0;
 
 	if (!b->ctx && f->want_page && !f->page) {
@@ -93,11 +94,10 @@ static int get_host_page(struct gm_batch *b, struct gm_fault *f)
 
 		f->zeroed =
 			state == GM_STATE_EMPTY || state == GM_STATE_UNTRACKED;
-		err = gm_host_page_get(b->as, b->nid,
-				       f->zeroed ? GM_HOST_ZEROED : 0,
-				       &f->page);
+		flags = f->zeroed ? GM_HOST_ZEROED : 0;
+		err = gm_host_page_get(b->as, b->nid, flags, &f->page);
 		if (err)
-			err = gm_home_page_get(b->as, 0, &f->page);
+			err = gm_home_page_get(b->as, flags, &f->page);
 	}
 	if (!err && f->want_bounce && !f->bounce)
 		err = gm_home_page_get(b->as, 0, &f->bounce);
@@ -195,13 +195,13 @@ static int refused(struct gm_batch *b, struct gm_fault *f)
 
 	if (gm_load(&b->region->dead))
 		fail(f, GM_OUT_RESTART);
+	else if (f->entry->state == GM_STATE_FRAGMENTED)
+		fail(f, GM_OUT_FRAGMENTED); /* each piece has its own rights */
 	else if (!(prot & GM_PROT_READ) ||
 		 (f->access == GM_WRITE && !(prot & GM_PROT_WRITE)))
 		fail(f, GM_OUT_DENIED);
 	else if (f->entry->state == GM_STATE_POISON)
 		refuse_poison(b, f);
-	else if (f->entry->state == GM_STATE_FRAGMENTED)
-		fail(f, GM_OUT_FRAGMENTED);
 	return f->outcome != GM_OUT_PENDING;
 }
 
@@ -233,10 +233,12 @@ static void plan_own(struct gm_batch *b, struct gm_fault *f,
 		return;
 	}
 	f->dst = own;
-	/* Alone with the page, it may as well be allowed to write. */
-	f->exclusive =
-		f->access == GM_WRITE ||
-		(f->entry->state == GM_STATE_MODIFIED && wants_exclusive(b, f));
+	/* Alone with the page, it may as well be allowed to write; and if it
+	 * cannot report its stores, it must be alone. */
+	f->exclusive = f->access == GM_WRITE ||
+		       ((f->entry->state == GM_STATE_MODIFIED ||
+			 !(b->ctx->dev->caps & GM_CAP_WRITE_FAULT)) &&
+			wants_exclusive(b, f));
 	f->from = own->nid;
 }
 

@@ -84,6 +84,10 @@ struct gm_region *gm_region_create(uint64_t start, uint64_t end,
 
 /* --- as.c -------------------------------------------------------------- */
 
+/* What has happened cannot be refused: wait for a little of the manager's own
+ * memory, and try again. */
+void gm_wait_for_memory(void);
+
 /* Whole pages leave the table and are freed; with @unmap, the program's
  * mapping goes as well. */
 int gm_region_remove(struct gm_as *as, uint64_t start, uint64_t end, int unmap);

@@ -209,8 +209,9 @@ int gm_page_unwrite(struct gm_page *page)
 
 	if (!(page->prot & GM_PROT_WRITE))
 		return 0;
-	/* Without protect it is mapped again by its next fault. */
-	if (!dev->ops.pmap_protect)
+	/* Without protect it is mapped again by its next fault; and to an XPU
+	 * that cannot report stores, read-only means nothing. */
+	if (!dev->ops.pmap_protect || !(dev->caps & GM_CAP_WRITE_FAULT))
 		return gm_page_unmap(page);
 	err = dev->ops.pmap_protect(ctx->pmap, page->va, GM_PAGE_SIZE,
 				    GM_PROT_READ);

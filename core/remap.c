@@ -85,16 +85,18 @@ static int move_one(struct gm_as *as, uint64_t *from, uint64_t end,
 	return 0;
 }
 
-static int move_pages(struct gm_as *as, uint64_t from, uint64_t to,
-		      uint64_t len)
+/* The program's memory is at @to already, so this may not fail. */
+static void move_pages(struct gm_as *as, uint64_t from, uint64_t to,
+		       uint64_t len)
 {
 	uint64_t end = from + len, delta = to - from;
 	int err;
 
-	do
+	do {
 		err = move_one(as, &from, end, delta);
-	while (!err || err == -EAGAIN);
-	return err == -ENOENT ? 0 : err;
+		if (err == -ENOMEM)
+			gm_wait_for_memory();
+	} while (err != -ENOENT);
 }
 
 /*
@@ -170,13 +172,13 @@ static int move_away(struct gm_as *as, uint64_t va, uint64_t old_len,
 		err = gm_host_range_move(as, va, to, old_len);
 	if (err) {
 		gm_host_range_unmap(as, to, old_len);
-		gm_as_unmap(as, to, new_len);
+		while (gm_as_unmap(as, to, new_len))
+			gm_wait_for_memory();
 		return gm_host_error(err, "the pages could not be moved");
 	}
-	err = move_pages(as, va, to, old_len);
-	if (!err)
-		*new_va = to;
-	return err;
+	move_pages(as, va, to, old_len);
+	*new_va = to;
+	return 0;
 }
 
 int gm_as_remap(struct gm_as *as, uint64_t va, uint64_t old_len,
@@ -221,7 +223,11 @@ static int protect_copies(struct gm_entry *e, unsigned int prot)
 	for (page = e->copies; !err && page; page = page->next) {
 		if (gm_page_is_host(page))
 			continue;
-		if (!(prot & GM_PROT_READ))
+		/* An XPU that cannot report stores has what is shared only
+		 * while it is forbidden to write. */
+		if (!(prot & GM_PROT_READ) ||
+		    ((prot & GM_PROT_WRITE) && page->prot == GM_PROT_READ &&
+		     !(gm_page_node(page)->dev->caps & GM_CAP_WRITE_FAULT)))
 			err = gm_page_unmap(page);
 		else if (!(prot & GM_PROT_WRITE))
 			err = gm_page_unwrite(page);

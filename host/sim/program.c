@@ -204,8 +204,9 @@ int sim_cpu_access_range(struct sim_as *as, uint64_t va, void *buf, size_t len,
 		size_t n = GM_MIN(len, SIM_PIECE - va % SIM_PIECE);
 		int err = sim_cpu_access(as, va, p, n, write);
 
+		/* Whatever the signal would have been. */
 		if (err)
-			return err == -EACCES ? -EFAULT : err;
+			return -EFAULT;
 		va += n;
 		p += n;
 		len -= n;

@@ -57,8 +57,9 @@ static int check_map(uint64_t addr, size_t len, int prot, int flags, int fd,
 		return gm_host_error(-EINVAL, "a length of 0");
 	if (flags & ~known || (flags & needed) != needed)
 		return gm_host_error(
-			-EINVAL, "flags 0x%x: unified memory is MAP_PRIVATE | "
-				 "MAP_ANONYMOUS | MAP_XPU_VISIBLE",
+			-EINVAL,
+			"flags 0x%x: unified memory is MAP_PRIVATE | "
+			"MAP_ANONYMOUS | MAP_XPU_VISIBLE",
 			(unsigned int)flags);
 	if (bad_prot(prot))
 		return -EINVAL;
@@ -66,12 +67,15 @@ static int check_map(uint64_t addr, size_t len, int prot, int flags, int fd,
 		return gm_host_error(-EINVAL, "unified memory is of no file: "
 					      "fd must be -1, offset 0");
 	if (len > GM_ARENA_LEN)
-		return gm_host_error(-ENOMEM, "0x%zx bytes are more than the "
-					      "address space holds", len);
+		return gm_host_error(-ENOMEM,
+				     "0x%zx bytes are more than the "
+				     "address space holds",
+				     len);
 	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
 		if (addr & GM_PAGE_MASK || !addr || wraps(addr, len))
 			return gm_host_error(
-				-EINVAL, "address 0x%llx: a multiple of 2 MiB is needed",
+				-EINVAL,
+				"address 0x%llx: a multiple of 2 MiB is needed",
 				(unsigned long long)addr);
 		*out = GM_RANGE_FIXED;
 	}
@@ -81,7 +85,7 @@ static int check_map(uint64_t addr, size_t len, int prot, int flags, int fd,
 }
 
 void *gm_mmap(void *addr, size_t len, int prot, int flags, int fd,
-		     int64_t offset)
+	      int64_t offset)
 {
 	struct gm_as *as = enter();
 	uint64_t hint = (uint64_t)addr, va;
@@ -105,8 +109,9 @@ void *gm_mmap(void *addr, size_t len, int prot, int flags, int fd,
 static int check_small(uint64_t addr, size_t *len)
 {
 	if (addr & (GM_SMALL_PAGE - 1))
-		return gm_host_error(-EINVAL, "address 0x%llx: a multiple of "
-					      "4 KiB is needed",
+		return gm_host_error(-EINVAL,
+				     "address 0x%llx: a multiple of "
+				     "4 KiB is needed",
 				     (unsigned long long)addr);
 	if (*len > SIZE_MAX - GM_SMALL_PAGE || wraps(addr, *len))
 		return gm_host_error(-EINVAL, "the range wraps around");
@@ -126,8 +131,9 @@ int gm_munmap(void *addr, size_t len)
 	if (!rc && !len)
 		rc = gm_host_error(-EINVAL, "a length of 0");
 	if (!rc && !gm_as_overlaps(as, va, len))
-		rc = gm_host_error(-EINVAL, "no unified memory in 0x%zx bytes "
-					    "at 0x%llx",
+		rc = gm_host_error(-EINVAL,
+				   "no unified memory in 0x%zx bytes "
+				   "at 0x%llx",
 				   len, (unsigned long long)va);
 	if (!rc)
 		rc = gm_as_unmap(as, va, len);
@@ -162,12 +168,14 @@ void *gm_mremap(void *addr, size_t old_len, size_t new_len, int flags)
 	    !new_len)
 		rc = gm_host_error(
 			-EINVAL,
-			"moving needs an address that is a multiple of 2 MiB, lengths above 0, and flags of 0 or MREMAP_MAYMOVE");
+			"moving needs an address that is a multiple of 2 MiB, "
+			"lengths above 0, and flags of 0 or MREMAP_MAYMOVE");
 	else if (new_len > GM_ARENA_LEN)
-		rc = gm_host_error(-ENOMEM, "0x%zx bytes are more than the "
-					    "address space holds", new_len);
-	else if (old_len > SIZE_MAX / 2 ||
-		 wraps(va, old_len + GM_PAGE_SIZE))
+		rc = gm_host_error(-ENOMEM,
+				   "0x%zx bytes are more than the "
+				   "address space holds",
+				   new_len);
+	else if (old_len > SIZE_MAX / 2 || wraps(va, old_len + GM_PAGE_SIZE))
 		rc = gm_host_error(-EINVAL, "the range wraps around");
 	if (!rc)
 		rc = gm_as_remap(as, va,

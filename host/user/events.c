@@ -103,7 +103,8 @@ static struct {
 static int make_bell(void)
 {
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	void *p = gm_sys_mmap(0, BELL_LEN, PROT_READ | PROT_WRITE, 0);
+	/* Without rights, for mlockall() touches all that can be touched. */
+	void *p = gm_sys_mmap(0, BELL_LEN, PROT_NONE, 0);
 
 	if (p == MAP_FAILED)
 		return gm_host_error(-ENOMEM, "no memory");
@@ -193,8 +194,7 @@ static bool inside_mute(uint64_t start, uint64_t end)
 	gm_lock_raw(&ev.mute_lock);
 	for (i = 0; i < NR_MUTES && !found; i++)
 		found = !ev.mutes[i].exact && ev.mutes[i].end &&
-			start >= ev.mutes[i].start &&
-			end <= ev.mutes[i].end;
+			start >= ev.mutes[i].start && end <= ev.mutes[i].end;
 	gm_unlock_raw(&ev.mute_lock);
 	return found;
 }
@@ -216,8 +216,7 @@ static void flush(void)
 	before = gm_load(&ev.flushed);
 	if (ev.bell && gm_sys_madvise(ev.bell + GM_SMALL_PAGE, GM_SMALL_PAGE,
 				      MADV_DONTNEED_LOCKED) == 0) {
-		while (seen = gm_events_seen(),
-		       gm_load(&ev.flushed) == before)
+		while (seen = gm_events_seen(), gm_load(&ev.flushed) == before)
 			gm_events_wait(seen);
 	}
 	gm_unlock_raw(&ev.flush_lock);
@@ -347,8 +346,8 @@ static bool queue_event(const struct uffd_msg *msg)
 	if (start == ev.bell + GM_SMALL_PAGE)
 		gm_add(&ev.flushed, 1);
 	if ((start >= ev.bell && start < ev.bell + BELL_LEN) ||
-	    (type == UFFD_EVENT_REMOVE ? drop_mute(start, end, true) :
-					 inside_mute(start, end)))
+	    (type == UFFD_EVENT_REMOVE ? drop_mute(start, end, true)
+				       : inside_mute(start, end)))
 		type = 0; /* ours */
 	push_event(type, start, end, to);
 	__atomic_store_n(&ev.seen, ev.seen + 1, __ATOMIC_SEQ_CST);
@@ -525,7 +524,8 @@ static void wake_dropped(void)
 
 /*
  * The signal that broken memory gives, with the address, to the thread that
- * faults. The entry stays as it is: a later touch may succeed.
+ * faults; only the kernel may say BUS_ADRERR to another thread. The entry
+ * stays as it is: a later touch may succeed.
  */
 static void send_bus_error(const struct fault *fault)
 {
@@ -533,9 +533,21 @@ static void send_bus_error(const struct fault *fault)
 
 	memset(&info, 0, sizeof(info));
 	info.si_signo = SIGBUS;
-	info.si_code = BUS_ADRERR;
+	info.si_code = SI_QUEUE;
 	info.si_addr = (void *)fault->va;
 	syscall(SYS_rt_tgsigqueueinfo, getpid(), fault->tid, SIGBUS, &info);
+}
+
+/*
+ * The core does not know this page, but it is watched: the program has moved
+ * a piece to where no page begins. From now on it is plain memory.
+ */
+static void let_go(uint64_t slot)
+{
+	struct uffdio_range range = { slot, GM_PAGE_SIZE };
+
+	if (!gm_events_pending(slot, slot + GM_PAGE_SIZE))
+		gm_sys_ioctl(gm_user.fd_region, UFFDIO_UNREGISTER, &range);
 }
 
 static void serve_fault(const struct fault *fault)
@@ -544,8 +556,7 @@ static void serve_fault(const struct fault *fault)
 	int rc;
 
 	wait_served(fault->after);
-	rc = gm_cpu_fault(ev.as, fault->va,
-			  fault->write ? GM_WRITE : GM_READ);
+	rc = gm_cpu_fault(ev.as, fault->va, fault->write ? GM_WRITE : GM_READ);
 	switch (rc) {
 	case 0:
 		return;
@@ -554,8 +565,10 @@ static void serve_fault(const struct fault *fault)
 			return;
 		send_bus_error(fault);
 		break;
-	case -EFAULT: /* unmapped since: the kernel says so itself */
-	case -EACCES:
+	case -EFAULT:
+		let_go(slot);
+		break;
+	case -EACCES: /* the kernel says so itself */
 	case -EAGAIN:
 		break;
 	default:

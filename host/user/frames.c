@@ -111,8 +111,9 @@ static int map_dock(void)
 		if (p != MAP_FAILED)
 			break;
 		if (len <= 1ULL << 28)
-			return gm_host_error(-ENOMEM, "no room in the address "
-						      "space for pages at rest");
+			return gm_host_error(-ENOMEM,
+					     "no room in the address "
+					     "space for pages at rest");
 	}
 	raw = (uint64_t)p;
 	dock.base = (raw + GM_PAGE_MASK) & ~GM_PAGE_MASK;

@@ -102,8 +102,8 @@ void *gm_host_zalloc(size_t size)
 	uint64_t rounded;
 
 	if (size > LARGEST)
-		return size > SIZE_MAX / 2 ? NULL :
-					     map_large(whole_small_pages(size));
+		return size > SIZE_MAX / 2 ? NULL
+					   : map_large(whole_small_pages(size));
 	class = class_of(size, &rounded);
 	gm_lock(&heap.lock, GM_RANK_HEAP);
 	block = heap.free[class];

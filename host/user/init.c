@@ -77,8 +77,8 @@ uint64_t gm_env_number(const char *name, uint64_t fallback, uint64_t max)
 		return fallback;
 	errno = 0;
 	number = strtoull(value, &end, 0);
-	return errno || end == value || *end || number > max ? fallback :
-							       number;
+	return errno || end == value || *end || number > max ? fallback
+							     : number;
 }
 
 static void read_settings(void)
@@ -89,18 +89,17 @@ static void read_settings(void)
 	gm_user.ram = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 	half = gm_user.ram / 2;
 	gm_user.nr_nodes = gm_memory_nr_nodes();
-	gm_user.nr_workers =
-		(unsigned int)gm_env_number("GMM_WORKERS",
-					    GM_MAX(2, GM_MIN(cpus / 2, 4)),
-					    GM_MAX_WORKERS);
+	gm_user.nr_workers = (unsigned int)gm_env_number(
+		"GMM_WORKERS", GM_MAX(2, GM_MIN(cpus / 2, 4)), GM_MAX_WORKERS);
 	gm_user.nr_workers = GM_MAX(gm_user.nr_workers, 1U);
 	gm_user.nr_helpers = (unsigned int)GM_MIN(GM_MAX(cpus, 3) - 1, 7);
 	gm_user.recycle = GM_MIN(gm_user.ram / 16, 1ULL << 30) >> GM_PAGE_SHIFT;
 	if (!gm_env_number("GMM_RECYCLE", 1, UINT64_MAX))
 		gm_user.recycle = 0;
-	gm_user.replicas = gm_env_number("GMM_REPLICAS", half >> 20,
-					 UINT64_MAX >> 20)
-			   << 20 >> GM_PAGE_SHIFT;
+	gm_user.replicas =
+		gm_env_number("GMM_REPLICAS", half >> 20, UINT64_MAX >> 20)
+			<< 20 >>
+		GM_PAGE_SHIFT;
 	gm_user.arena_base =
 		gm_env_number("GMM_ARENA", GM_ARENA_BASE, 1ULL << 46) &
 		~GM_PAGE_MASK;
@@ -133,10 +132,9 @@ static int make_ready(void)
 	rc = gm_range_init();
 	if (rc)
 		goto err_frames;
-	rc = gm_machine_init(gm_user.nr_nodes,
-			     GM_MAX(gm_user.replicas /
-					    (uint64_t)gm_user.nr_nodes,
-				    1ULL));
+	rc = gm_machine_init(
+		gm_user.nr_nodes,
+		GM_MAX(gm_user.replicas / (uint64_t)gm_user.nr_nodes, 1ULL));
 	if (rc)
 		goto err_range;
 	rc = gm_as_init(&library.as);
@@ -168,7 +166,8 @@ struct gm_as *gm_as_current(void)
 	if (gm_fork_is_child()) {
 		errno = EPERM;
 		gm_host_error(-EPERM,
-			      "a child of fork() has no unified memory: use it in the parent, or execute a program");
+			      "a child of fork() has no unified memory: use it "
+			      "in the parent, or execute a program");
 		return NULL;
 	}
 	if (gm_load(&library.ready))

@@ -114,14 +114,13 @@ void gm_unlock_raw(struct gm_lock *l)
 
 	do {
 		new = (old & ~(uint64_t)UINT32_MAX) | (uint32_t)(old + 1);
-	} while (!__atomic_compare_exchange_n(&l->word, &old, new, 1,
-					      __ATOMIC_RELEASE,
-					      __ATOMIC_RELAXED));
-	if ((uint32_t)new == (uint32_t)(new >> 32))
+	} while (!__atomic_compare_exchange_n(
+		&l->word, &old, new, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	if ((uint32_t) new == (uint32_t)(new >> 32))
 		return;
 	saved = errno;
 	syscall(SYS_futex, serving_of(l), FUTEX_WAKE_BITSET_PRIVATE, INT_MAX,
-		NULL, NULL, 1U << ((uint32_t)new & 31));
+		NULL, NULL, 1U << ((uint32_t) new & 31));
 	errno = saved;
 }
 

@@ -60,6 +60,7 @@ static int open_in(const char *dir, const char *name)
 
 static void open_cgroup(const char *dir, bool v2)
 {
+	gm_memory_exit();
 	cgroup.fd_limit =
 		open_in(dir, v2 ? "memory.max" : "memory.limit_in_bytes");
 	cgroup.fd_used =
@@ -87,8 +88,8 @@ void gm_memory_init(void)
 		if (!path)
 			continue;
 		if (strstr(line, ":memory:")) {
-			snprintf(dir, sizeof(dir), "/sys/fs/cgroup/memory%.400s",
-				 path + 1);
+			snprintf(dir, sizeof(dir),
+				 "/sys/fs/cgroup/memory%.400s", path + 1);
 			open_cgroup(dir, false);
 		} else if (!strncmp(line, "0::", 3)) {
 			snprintf(dir, sizeof(dir), "/sys/fs/cgroup%.400s",
@@ -191,7 +192,8 @@ int gm_memory_populate(uint64_t addr, uint64_t len, int nid)
 		return -ENOMEM;
 	if (bind) {
 		mask[nid / 64] |= 1UL << (nid % 64);
-		if (syscall(SYS_get_mempolicy, &mode, saved, 1024UL, 0UL, 0UL) ||
+		if (syscall(SYS_get_mempolicy, &mode, saved, 1024UL, 0UL,
+			    0UL) ||
 		    syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, 1024UL))
 			bind = false;
 	}
@@ -227,8 +229,9 @@ static void copy_string(void *dst, const void *src, size_t len)
 }
 
 /* Stores that pass the caches by: the CPU will not read the page soon. */
-__attribute__((target("avx2"))) static void
-copy_stream(void *dst, const void *src, size_t len)
+__attribute__((target("avx2"))) static void copy_stream(void *dst,
+							const void *src,
+							size_t len)
 {
 	const __m256i *from = src;
 	__m256i *to = dst;

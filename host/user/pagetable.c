@@ -312,9 +312,8 @@ static unsigned int neighbours(struct gm_page **pages, unsigned int n)
 {
 	unsigned int i;
 
-	for (i = 1; i < n && pages[i]->addr == pages[0]->addr +
-						       i * GM_PAGE_SIZE;
-	     i++)
+	for (i = 1;
+	     i < n && pages[i]->addr == pages[0]->addr + i * GM_PAGE_SIZE; i++)
 		;
 	return i;
 }
@@ -334,8 +333,7 @@ static void taken(uint64_t va, struct gm_page **slots, unsigned int n)
 	if (gm_vma_huge(slots[0]->addr, slots[0]->addr + n * GM_PAGE_SIZE))
 		return;
 	for (i = 0; i < n; i++) {
-		if (!gm_vma_huge(slots[i]->addr,
-				 slots[i]->addr + GM_PAGE_SIZE))
+		if (!gm_vma_huge(slots[i]->addr, slots[i]->addr + GM_PAGE_SIZE))
 			make_huge(va + i * GM_PAGE_SIZE, slots[i]);
 	}
 }
@@ -366,8 +364,8 @@ void gm_host_cpu_unmap(struct gm_as *as, uint64_t va, struct gm_page **slots,
 	while (i < n) {
 		at = va + i * GM_PAGE_SIZE;
 		if (!(prot & GM_PROT_WRITE)) {
-			status[i] = prot ? unmap_read_only(at, slots[i]) :
-					   -EBUSY;
+			status[i] =
+				prot ? unmap_read_only(at, slots[i]) : -EBUSY;
 			if (!status[i])
 				slots[i]->vacant = 0;
 			i++;
@@ -551,8 +549,8 @@ static void scatter_piece(uint64_t start, uint64_t end, uint64_t src,
 	while (at < end) {
 		done = writable ? move_range(gm_user.fd_region, at,
 					     src + (at - start), end - at,
-					     HOLES, &err) :
-				  copy_range(at, src + (at - start), end - at,
+					     HOLES, &err)
+				: copy_range(at, src + (at - start), end - at,
 					     &err);
 		at += done;
 		if (at == end || done)

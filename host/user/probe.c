@@ -13,10 +13,10 @@
 #include "uffd.h"
 #include "user.h"
 
-#define NEEDED                                                            \
-	((uint64_t)UFFD_FEATURE_MOVE | UFFD_FEATURE_POISON |              \
-	 UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP |           \
-	 UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_THREAD_ID |              \
+#define NEEDED                                                  \
+	((uint64_t)UFFD_FEATURE_MOVE | UFFD_FEATURE_POISON |    \
+	 UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP | \
+	 UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_THREAD_ID |    \
 	 UFFD_FEATURE_EXACT_ADDRESS)
 
 static bool env_is_one(const char *name)
@@ -67,16 +67,17 @@ static int check_kernel(void)
 	if (repaired(major, minor, patch))
 		return 0;
 	if (major < 6 || (major == 6 && minor < 8))
-		return gm_host_error(
-			-ENOSYS,
-			"Linux %d.%d.%d is too old: unified memory needs 6.12.43 or later",
-			major, minor, patch);
+		return gm_host_error(-ENOSYS,
+				     "Linux %d.%d.%d is too old: unified "
+				     "memory needs 6.12.43 or later",
+				     major, minor, patch);
 	if (env_is_one("GMM_UNSAFE_KERNEL"))
 		return 0;
-	return gm_host_error(
-		-ENOSYS,
-		"Linux %d.%d.%d can lose or corrupt moved pages: use 6.12.43, 6.15.11, 6.16.2, 6.17 or later, or set GMM_UNSAFE_KERNEL=1 to take the risk",
-		major, minor, patch);
+	return gm_host_error(-ENOSYS,
+			     "Linux %d.%d.%d can lose or corrupt moved pages: "
+			     "use 6.12.43, 6.15.11, 6.16.2, 6.17 or later, or "
+			     "set GMM_UNSAFE_KERNEL=1 to take the risk",
+			     major, minor, patch);
 }
 
 static int check_huge_pages(void)
@@ -89,8 +90,9 @@ static int check_huge_pages(void)
 
 	if (fd < 0)
 		return gm_host_error(
-			-ENOSYS, "this kernel has no transparent huge pages: "
-				 "one with CONFIG_TRANSPARENT_HUGEPAGE is needed");
+			-ENOSYS,
+			"this kernel has no transparent huge pages: "
+			"one with CONFIG_TRANSPARENT_HUGEPAGE is needed");
 	n = read(fd, buf, sizeof(buf) - 1);
 	close(fd);
 	if (fake)
@@ -99,7 +101,8 @@ static int check_huge_pages(void)
 		return 0;
 	return gm_host_error(
 		-ENOSYS,
-		"transparent huge pages are off: run 'echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled'");
+		"transparent huge pages are off: run 'echo madvise | sudo tee "
+		"/sys/kernel/mm/transparent_hugepage/enabled'");
 }
 
 /* The device file first: it needs only the right to open it. */
@@ -126,13 +129,18 @@ static int open_uffd(bool user_only)
 static int uffd_failed(void)
 {
 	if (errno == ENOSYS)
-		return gm_host_error(
-			-ENOSYS,
-			"this kernel has no userfaultfd: one with CONFIG_USERFAULTFD is needed");
+		return gm_host_error(-ENOSYS,
+				     "this kernel has no userfaultfd: one with "
+				     "CONFIG_USERFAULTFD is needed");
 	if (errno == EPERM)
 		return gm_host_error(
 			-EPERM,
-			"no right to serve the kernel's page faults: run 'sudo setfacl -m u:%u:rw /dev/userfaultfd' or 'sudo sysctl vm.unprivileged_userfaultfd=1'; GMM_USER_FAULTS_ONLY=1 goes on without, and system calls on pages that are on an XPU then fail with EFAULT",
+			"no right to serve the kernel's page faults: run 'sudo "
+			"setfacl -m u:%u:rw /dev/userfaultfd' or 'sudo sysctl "
+			"vm.unprivileged_userfaultfd=1'; "
+			"GMM_USER_FAULTS_ONLY=1 goes on without, and system "
+			"calls on pages that are on an XPU then fail with "
+			"EFAULT",
 			(unsigned int)getuid());
 	return gm_host_error(-errno, "cannot make a userfaultfd: %s",
 			     strerror(errno));
@@ -150,9 +158,10 @@ static int make_uffd(uint64_t features, int *out)
 	api.features = features;
 	if (gm_sys_ioctl(fd, UFFDIO_API, &api)) {
 		close(fd);
-		return gm_host_error(
-			-ENOSYS,
-			"this kernel's userfaultfd lacks moving or poisoning of pages, or its events: Linux 6.12.43 or later is needed");
+		return gm_host_error(-ENOSYS,
+				     "this kernel's userfaultfd lacks moving "
+				     "or poisoning of pages, or its events: "
+				     "Linux 6.12.43 or later is needed");
 	}
 	*out = fd;
 	return 0;
@@ -189,7 +198,8 @@ static int check_move(void)
 	if (rc)
 		return gm_host_error(
 			rc == -ENOMEM ? -ENOMEM : -ENOSYS,
-			"moving a page was tried and failed (%s): a kernel with a working UFFDIO_MOVE is needed",
+			"moving a page was tried and failed (%s): a kernel "
+			"with a working UFFDIO_MOVE is needed",
 			strerror(-rc));
 	return 0;
 }

@@ -124,8 +124,8 @@ static void remove_locked(uint64_t start, uint64_t end)
 			rest[m++] = (struct range){ arena.used[at + n].start,
 						    start };
 		if (arena.used[at + n].end > end)
-			rest[m++] = (struct range){ end,
-						    arena.used[at + n].end };
+			rest[m++] =
+				(struct range){ end, arena.used[at + n].end };
 	}
 	if (n)
 		replace_locked(at, n, rest, m);
@@ -179,10 +179,11 @@ static int reserve(uint64_t len, uint64_t *va)
 
 	gm_lock(&arena.lock, GM_RANK_POOL);
 	for (i = 0; i < arena.nr; i++) {
-		if (arena.used[i].start >= at && arena.used[i].start - at >= len)
+		if (arena.used[i].start >= at &&
+		    arena.used[i].start - at >= len)
 			break;
-		at = GM_MAX(at, (arena.used[i].end + GM_PAGE_MASK) &
-					~GM_PAGE_MASK);
+		at = GM_MAX(at,
+			    (arena.used[i].end + GM_PAGE_MASK) & ~GM_PAGE_MASK);
 	}
 	if (at < end && end - at >= len)
 		rc = add_locked(at, at + len);
@@ -198,8 +199,8 @@ static void avoid(uint64_t va, uint64_t len)
 
 	gm_range_forget(va, len);
 	if (gm_vma_find(va, &vma) == 0 && vma.start < va + len)
-		gm_range_adopt(GM_MAX(vma.start, va), vma.end -
-						      GM_MAX(vma.start, va));
+		gm_range_adopt(GM_MAX(vma.start, va),
+			       vma.end - GM_MAX(vma.start, va));
 }
 
 /* What a range is from birth: not inherited, and in huge pages. */
@@ -263,8 +264,10 @@ int gm_host_range_map(struct gm_as *as, uint64_t hint, uint64_t len,
 		return gm_host_error(rc, "0x%llx is in use",
 				     (unsigned long long)hint);
 	if (rc)
-		return gm_host_error(rc, "no room for 0x%llx bytes of unified "
-					 "memory", (unsigned long long)len);
+		return gm_host_error(rc,
+				     "no room for 0x%llx bytes of unified "
+				     "memory",
+				     (unsigned long long)len);
 	if (flags & GM_RANGE_TRACKED) {
 		rc = gm_host_range_track(as, *va, len);
 		if (rc)

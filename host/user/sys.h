@@ -71,7 +71,8 @@ static inline void *gm_sys_mmap(uint64_t addr, uint64_t len, int prot,
 	if (gm_sys_fails(GM_SYS_MMAP, (unsigned long)flags))
 		return MAP_FAILED;
 	return (void *)GM_SYS(mmap, (void *)addr, (size_t)len, prot,
-			      flags | MAP_PRIVATE | MAP_ANONYMOUS, -1, (off_t)0);
+			      flags | MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			      (off_t)0);
 }
 
 /* Unmapping our own memory only fails where a mapping must be split. */
@@ -101,9 +102,9 @@ static inline int gm_sys_mremap(uint64_t from, uint64_t len, uint64_t to)
 	if (gm_sys_fails(GM_SYS_MREMAP, 0))
 		return -1;
 	return GM_SYS(mremap, (void *)from, (size_t)len, (size_t)len,
-		      MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to) == (long)to ?
-		       0 :
-		       -1;
+		      MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to) == (long)to
+		       ? 0
+		       : -1;
 }
 
 /* Lock what is there and what comes, but populate nothing; or unlock. */
@@ -111,8 +112,8 @@ static inline int gm_sys_mlock(uint64_t addr, uint64_t len, int on)
 {
 	if (gm_sys_fails(GM_SYS_MLOCK, (unsigned long)on))
 		return -1;
-	return on ? (int)syscall(SYS_mlock2, addr, len, 1 /* ONFAULT */) :
-		    (int)syscall(SYS_munlock, addr, len);
+	return on ? (int)syscall(SYS_mlock2, addr, len, 1 /* ONFAULT */)
+		  : (int)syscall(SYS_munlock, addr, len);
 }
 
 static inline int gm_sys_ioctl(int fd, unsigned long request, void *arg)

@@ -52,8 +52,8 @@ static int find_by_text(uint64_t addr, struct gm_vma *vma)
 	ssize_t got;
 	char *line, *end;
 
-	while ((got = pread(gm_user.fd_maps, buf + have,
-			    sizeof(buf) - 1 - have, offset)) > 0) {
+	while ((got = pread(gm_user.fd_maps, buf + have, sizeof(buf) - 1 - have,
+			    offset)) > 0) {
 		offset += got;
 		have += (size_t)got;
 		buf[have] = '\0';

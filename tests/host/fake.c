@@ -322,6 +322,19 @@ unsigned int fake_count_maps(void)
 	return n;
 }
 
+void fake_add_test(Suite *suite, const char *name, const TTest *test,
+		   int signal)
+{
+	TCase *tc = tcase_create(name);
+
+	tcase_set_timeout(tc, 60);
+	if (signal)
+		tcase_add_test_raise_signal(tc, test, signal);
+	else
+		tcase_add_test(tc, test);
+	suite_add_tcase(suite, tc);
+}
+
 int fake_run(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);

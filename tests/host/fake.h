@@ -42,6 +42,11 @@ unsigned int fake_count_fds(void);
 unsigned int fake_count_threads(void);
 unsigned int fake_count_maps(void);
 int fake_run(Suite *suite);
+/* Each test is a case of its own, for CK_RUN_CASE. */
+#define fake_add(suite, name) fake_add_test(suite, #name, name, 0)
+#define fake_add_abort(suite, name) fake_add_test(suite, #name, name, SIGABRT)
+void fake_add_test(Suite *suite, const char *name, const TTest *test,
+		   int signal);
 
 void gm_user_exit(void);
 

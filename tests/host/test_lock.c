@@ -295,29 +295,26 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("lock");
-	TCase *tc = tcase_create("lock");
 	struct rlimit none = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &none);
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, excludes);
-	tcase_add_test(tc, wraps_around);
-	tcase_add_test(tc, is_fair);
-	tcase_add_test(tc, trylock_fails);
+	fake_add(suite, excludes);
+	fake_add(suite, wraps_around);
+	fake_add(suite, is_fair);
+	fake_add(suite, trylock_fails);
 #ifdef GM_DEBUG_LOCKS
-	tcase_add_test_raise_signal(tc, wrong_order, SIGABRT);
-	tcase_add_test_raise_signal(tc, descending_entries, SIGABRT);
-	tcase_add_test(tc, ascending_entries);
-	tcase_add_test_raise_signal(tc, taken_twice, SIGABRT);
-	tcase_add_test_raise_signal(tc, not_held, SIGABRT);
-	tcase_add_test_raise_signal(tc, unlock_not_held, SIGABRT);
-	tcase_add_test_raise_signal(tc, waits_with_node_lock, SIGABRT);
-	tcase_add_test_raise_signal(tc, lock_in_rcu, SIGABRT);
-	tcase_add_test_raise_signal(tc, synchronize_with_lock, SIGABRT);
+	fake_add_abort(suite, wrong_order);
+	fake_add_abort(suite, descending_entries);
+	fake_add(suite, ascending_entries);
+	fake_add_abort(suite, taken_twice);
+	fake_add_abort(suite, not_held);
+	fake_add_abort(suite, unlock_not_held);
+	fake_add_abort(suite, waits_with_node_lock);
+	fake_add_abort(suite, lock_in_rcu);
+	fake_add_abort(suite, synchronize_with_lock);
 #endif
-	tcase_add_test(tc, wake_is_not_lost);
-	tcase_add_test(tc, rcu_protects);
-	tcase_add_test(tc, parallel_does_each_once);
-	suite_add_tcase(suite, tc);
+	fake_add(suite, wake_is_not_lost);
+	fake_add(suite, rcu_protects);
+	fake_add(suite, parallel_does_each_once);
 	return fake_run(suite);
 }

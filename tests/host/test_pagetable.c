@@ -23,8 +23,11 @@ static void check_words(const void *at, unsigned int seed, uint64_t off,
 	const uint32_t *p = at;
 	uint64_t k;
 
-	for (k = off / 4; k < (off + len) / 4; k++)
-		ck_assert_uint_eq(p[k], (uint32_t)k * 2654435761U + seed);
+	for (k = off / 4; k < (off + len) / 4; k++) {
+		if (p[k] != (uint32_t)k * 2654435761U + seed)
+			ck_abort_msg("word %llu is %x", (unsigned long long)k,
+				     p[k]);
+	}
 }
 
 static void check_page(unsigned int i, unsigned int seed)
@@ -41,8 +44,7 @@ START_TEST(out_and_home)
 		fill_page(i, i);
 	for (i = 0; i < 4; i++) {
 		ck_assert_int_eq(fake_take(i), 0);
-		check_words(gm_host_page_ptr(fake_page(i)), i, 0,
-			    GM_PAGE_SIZE);
+		check_words(gm_host_page_ptr(fake_page(i)), i, 0, GM_PAGE_SIZE);
 	}
 	for (i = 0; i < 4; i += 2)
 		ck_assert_int_eq(fake_put(i), 0);
@@ -90,9 +92,8 @@ START_TEST(untracked_slots)
 	/* 1: huge zero page; 2: whole; 3..6: 4 KiB pages; 7: first is a hole */
 	sum = fake_ptr(1)[0];
 	fill_page(2, 2);
-	ck_assert_int_eq(madvise(fake_ptr(3), 5 * GM_PAGE_SIZE,
-				 MADV_NOHUGEPAGE),
-			 0);
+	ck_assert_int_eq(
+		madvise(fake_ptr(3), 5 * GM_PAGE_SIZE, MADV_NOHUGEPAGE), 0);
 	fill_page(3, 3);
 	memset(fake_ptr(4), 4, 4096);
 	sum += fake_ptr(5)[4096]; /* a zero page */
@@ -100,9 +101,8 @@ START_TEST(untracked_slots)
 	memset(fake_ptr(7) + 4096, 7, 4096);
 	ck_assert_int_eq(madvise(fake_ptr(3), 5 * GM_PAGE_SIZE, MADV_HUGEPAGE),
 			 0);
-	ck_assert_int_eq(gm_host_range_track(fake_as, fake_base,
-					     8 * GM_PAGE_SIZE),
-			 0);
+	ck_assert_int_eq(
+		gm_host_range_track(fake_as, fake_base, 8 * GM_PAGE_SIZE), 0);
 	ck_assert_int_eq(fake_take(0), -ENOENT);
 	for (i = 1; i < 8; i++)
 		ck_assert_int_eq(fake_take(i), 0);
@@ -157,9 +157,8 @@ static void race(int small)
 	for (i = 0; i < 3; i++)
 		pthread_create(&t[i], NULL, writer, (void *)i);
 	gm_host_sleep_until(gm_host_now() + 5000000);
-	ck_assert_int_eq(gm_host_range_track(fake_as, fake_base,
-					     2 * GM_PAGE_SIZE),
-			 0);
+	ck_assert_int_eq(
+		gm_host_range_track(fake_as, fake_base, 2 * GM_PAGE_SIZE), 0);
 	for (until = gm_host_now() + 2000000000; gm_host_now() < until;)
 		moves += fake_take((unsigned int)(moves & 1)) == 0;
 	gm_store(&stop_writers, 1);
@@ -205,9 +204,9 @@ START_TEST(read_only)
 	gm_host_cpu_unmap(fake_as, fake_base, &slot, 1, GM_PROT_READ, &status);
 	ck_assert_int_eq(status, 0);
 	check_words(gm_host_page_ptr(slot), 1, 0, GM_PAGE_SIZE);
-	ck_assert_uint_eq(gm_vma_present(fake_base, fake_base + GM_PAGE_SIZE,
-					 NULL, NULL),
-			  0);
+	ck_assert_uint_eq(
+		gm_vma_present(fake_base, fake_base + GM_PAGE_SIZE, NULL, NULL),
+		0);
 	gm_host_cpu_map(fake_as, fake_base, &slot, 1, GM_PROT_READ, &status);
 	ck_assert_int_eq(status, 0);
 	ck_assert_int_eq(slot->vacant, 1);
@@ -304,17 +303,16 @@ START_TEST(occupied)
 			 0);
 	gm_host_cpu_map(fake_as, fake_base, &page, 1, RW, &status);
 	ck_assert_int_eq(status, -EEXIST);
-	ck_assert_uint_eq(gm_vma_present(fake_base, fake_base + GM_PAGE_SIZE,
-					 NULL, NULL),
-			  4096);
+	ck_assert_uint_eq(
+		gm_vma_present(fake_base, fake_base + GM_PAGE_SIZE, NULL, NULL),
+		4096);
 	ck_assert_int_eq(((char *)gm_host_page_ptr(page))[0], 9);
-	ck_assert_int_eq(((char *)gm_host_page_ptr(page))[GM_PAGE_SIZE - 1],
-			 9);
+	ck_assert_int_eq(((char *)gm_host_page_ptr(page))[GM_PAGE_SIZE - 1], 9);
 	/* Fill the rest with zeros. */
 	ck_assert_int_eq(gm_host_cpu_fill(fake_as, fake_base), 0);
-	ck_assert_uint_eq(gm_vma_present(fake_base, fake_base + GM_PAGE_SIZE,
-					 NULL, NULL),
-			  GM_PAGE_SIZE);
+	ck_assert_uint_eq(
+		gm_vma_present(fake_base, fake_base + GM_PAGE_SIZE, NULL, NULL),
+		GM_PAGE_SIZE);
 	ck_assert_int_eq(fake_ptr(0)[5], 0);
 	ck_assert_uint_eq(fake_faults, 1);
 	gm_host_page_put(fake_as, page);
@@ -354,9 +352,9 @@ START_TEST(gone)
 	gm_host_cpu_unmap(fake_as, fake_base, &slot, 1, GM_PROT_READ, &status);
 	ck_assert_int_eq(status, -EAGAIN);
 	ck_assert_int_eq(gm_host_cpu_poison(fake_as, fake_base), -EAGAIN);
-	ck_assert_int_eq(gm_host_cpu_scatter(fake_as, fake_base, page, 0,
-					     GM_PAGE_SIZE),
-			 0);
+	ck_assert_int_eq(
+		gm_host_cpu_scatter(fake_as, fake_base, page, 0, GM_PAGE_SIZE),
+		0);
 	ck_assert_int_eq(page->vacant, 1);
 	ck_assert_int_eq(gm_host_range_track(fake_as, fake_base, GM_PAGE_SIZE),
 			 -ENOENT);
@@ -384,9 +382,9 @@ START_TEST(scatter)
 	gm_sys_mmap((uint64_t)p + 400 * 4096, 4096, PROT_READ | PROT_WRITE,
 		    MAP_FIXED);
 	gm_events_barrier();
-	ck_assert_int_eq(gm_host_cpu_scatter(fake_as, fake_base, page, 0,
-					     GM_PAGE_SIZE),
-			 GM_PAGE_SIZE - 4096);
+	ck_assert_int_eq(
+		gm_host_cpu_scatter(fake_as, fake_base, page, 0, GM_PAGE_SIZE),
+		GM_PAGE_SIZE - 4096);
 	ck_assert_int_eq(page->vacant, 1);
 	check_words(p, 3, 0, 100 * 4096);
 	check_words(p, 3, 101 * 4096, 199 * 4096);
@@ -394,9 +392,9 @@ START_TEST(scatter)
 	check_words(p, 3, 300 * 4096, 100 * 4096);
 	ck_assert_int_eq(p[400 * 4096], 0);
 	check_words(p, 3, 401 * 4096, 111 * 4096);
-	ck_assert_int_eq(gm_host_cpu_scatter(fake_as, fake_base, NULL, 0,
-					     GM_PAGE_SIZE),
-			 GM_PAGE_SIZE - 4096);
+	ck_assert_int_eq(
+		gm_host_cpu_scatter(fake_as, fake_base, NULL, 0, GM_PAGE_SIZE),
+		GM_PAGE_SIZE - 4096);
 	fake_stop();
 }
 END_TEST
@@ -456,9 +454,9 @@ START_TEST(moves_elsewhere)
 	ck_assert_int_eq(gm_host_range_map(fake_as, 0, 4 * GM_PAGE_SIZE, RW,
 					   GM_RANGE_TRACKED, &to),
 			 0);
-	ck_assert_int_eq(gm_host_range_move(fake_as, fake_base, to,
-					    4 * GM_PAGE_SIZE),
-			 0);
+	ck_assert_int_eq(
+		gm_host_range_move(fake_as, fake_base, to, 4 * GM_PAGE_SIZE),
+		0);
 	check_words((void *)to, 0, 0, GM_PAGE_SIZE);
 	fake_base = to;
 	check_page(1, 1); /* it is still watched */
@@ -491,9 +489,8 @@ START_TEST(failing_calls)
 	fill_page(1, 1);
 	fill_page(2, 2);
 	ck_assert_int_eq(madvise(fake_ptr(1), GM_PAGE_SIZE, MADV_HUGEPAGE), 0);
-	ck_assert_int_eq(gm_host_range_track(fake_as, fake_base,
-					     3 * GM_PAGE_SIZE),
-			 0);
+	ck_assert_int_eq(
+		gm_host_range_track(fake_as, fake_base, 3 * GM_PAGE_SIZE), 0);
 	mprotect(fake_ptr(2), GM_PAGE_SIZE, PROT_READ);
 	for (n = 1; n < 40; n++) {
 		nr_calls = 0;
@@ -516,25 +513,22 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("pagetable");
-	TCase *tc = tcase_create("pagetable");
 
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, out_and_home);
-	tcase_add_test(tc, batch);
-	tcase_add_test(tc, untracked_slots);
-	tcase_add_test(tc, no_store_lost_huge);
-	tcase_add_test(tc, no_store_lost_small);
-	tcase_add_test(tc, read_only);
-	tcase_add_test(tc, pieces_of_other_rights);
-	tcase_add_test(tc, locked);
-	tcase_add_test(tc, occupied);
-	tcase_add_test(tc, fill_of_nothing_is_huge);
-	tcase_add_test(tc, gone);
-	tcase_add_test(tc, scatter);
-	tcase_add_test(tc, poison);
-	tcase_add_test(tc, pinned);
-	tcase_add_test(tc, moves_elsewhere);
-	tcase_add_test(tc, failing_calls);
-	suite_add_tcase(suite, tc);
+	fake_add(suite, out_and_home);
+	fake_add(suite, batch);
+	fake_add(suite, untracked_slots);
+	fake_add(suite, no_store_lost_huge);
+	fake_add(suite, no_store_lost_small);
+	fake_add(suite, read_only);
+	fake_add(suite, pieces_of_other_rights);
+	fake_add(suite, locked);
+	fake_add(suite, occupied);
+	fake_add(suite, fill_of_nothing_is_huge);
+	fake_add(suite, gone);
+	fake_add(suite, scatter);
+	fake_add(suite, poison);
+	fake_add(suite, pinned);
+	fake_add(suite, moves_elsewhere);
+	fake_add(suite, failing_calls);
 	return fake_run(suite);
 }

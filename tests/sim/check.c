@@ -296,6 +296,7 @@ static void check_page(struct pagev *v)
 			   "poison, though its data cannot have been lost");
 		return;
 	}
+	PAGE_CHECK(v, !v->s->poison, "the page table says poison, we do not");
 	v->m->lost[v->slot] = 0;
 	check_bytes(v, n ? copy_bytes(v->e->copies) : NULL);
 }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/model.h"
+#include "tests/sim/torture.h"
 
 #define MODEL_ARRAYS(X)                                                        \
 	X(val, GM_PAGE_SIZE)                                                   \
@@ -19,7 +19,8 @@
 	X(discards, 1)                                                         \
 	X(pinned, 1)                                                           \
 	X(lost, 1)                                                             \
-	X(changed_at, sizeof(uint64_t))
+	X(changed_at, sizeof(uint64_t))                                        \
+	X(lost_at, sizeof(uint64_t))
 
 struct model *model_new(struct sim_as *as)
 {
@@ -104,6 +105,7 @@ void model_stored(struct model *m, uint64_t va, uint64_t word)
 	uint64_t off = model_off(va);
 	unsigned int i;
 
+	SAY("store", m, va, 8, (int)(word & 0xffff));
 	memcpy(m->val + off, &word, 8);
 	if (!model_flags(m, va))
 		return;

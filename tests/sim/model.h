@@ -48,6 +48,7 @@ struct model {
 	uint8_t *pinned; /* by page: GM_PIN may be in force */
 	uint8_t *lost; /* by page: its data may have gone with an XPU */
 	uint64_t *changed_at; /* by page: step of the last such change */
+	uint64_t *lost_at; /* by page: step at which that was */
 	unsigned int mmaps; /* under way: somewhere a range appears */
 };
 
@@ -117,6 +118,11 @@ void model_save(const struct model *m, uint64_t va, uint64_t len,
 		struct model_saved *s);
 void model_restore(struct model *m, uint64_t va, const struct model_saved *s);
 
+static inline void model_lost(struct model *m, uint64_t slot)
+{
+	m->lost[slot] = 1;
+	m->lost_at[slot] = sim.steps;
+}
 static inline bool model_mapped(const struct model *m, uint64_t va)
 {
 	return m->mapped[model_piece(va)];

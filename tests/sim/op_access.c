@@ -25,6 +25,18 @@ static bool torture_failing(void)
 	return sim.injected || t.weights[OP_DEATH];
 }
 
+/* A device is without part of its memory, or was. */
+static bool torture_shrunk(void)
+{
+	unsigned int i, r;
+
+	for (i = 0; i < t.nr_devs; i++)
+		for (r = 0; t.devs[i].created && r < t.devs[i].nr_ranges; r++)
+			if (t.devs[i].busy || !t.devs[i].range_on[r])
+				return true;
+	return t.device_at >= sim.current->busy_since;
+}
+
 /* A context is being replaced, or was since this operation began. */
 static bool torture_replacing(void)
 {
@@ -45,11 +57,9 @@ static bool torture_error_machine(int err)
 
 	switch (err) {
 	case -ENOMEM:
-		return t.tight || torture_failing();
+		return t.tight || torture_failing() || torture_shrunk();
 	case -EIO:
 		return sim.injected;
-	case -EFAULT: /* what a host says if it cannot say better */
-		return false;
 	case -ENODEV:
 	case -ETIMEDOUT:
 		for (i = 0; i < t.nr_devs; i++)
@@ -147,6 +157,7 @@ int op_cpu_load(struct worker *w)
 		torture_error_range(m, va, 8, err, "a CPU load");
 		return err;
 	}
+	SAY("load", m, va, 8, (int)(word & 0xffff));
 	torture_check_right(m, va, false, "a CPU");
 	if (model_mapped(m, va))
 		model_loaded(m, va, word, "a CPU");
@@ -189,6 +200,7 @@ int op_xpu_load(struct worker *w)
 		torture_error_range(m, va, 8, err, "an XPU load");
 		return err;
 	}
+	SAY("xpu load", m, va, 8, (int)(word & 0xffff));
 	torture_check_right(m, va, false, "an XPU");
 	if (model_mapped(m, va))
 		model_loaded(m, va, word, "an XPU");

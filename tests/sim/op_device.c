@@ -146,6 +146,10 @@ static int tdev_detach(struct tdev *d, struct sim_ctx *ctx)
 	int err;
 
 	sim_ctx_stop(ctx);
+	/* What an operator refuses to read back then is given up. */
+	if (sim.inject && (sim.cfg.inject_ppm || sim.fail_call >= 0))
+		for (i = 0; i < ctx->as->nr_slots; i++)
+			model_lost(t.m[ctx->as->index], i);
 	err = CALL(gm_as_detach(&ctx->as->as, d->dev->dev));
 	if (err) {
 		SIM_CHECK(err == -ENOMEM, "detach: error %d", err);
@@ -256,6 +260,7 @@ int op_device(struct worker *w)
 		return OP_SKIPPED;
 	d->busy = true;
 	err = tdev_step(d, w->as);
+	t.device_at = sim.steps;
 	d->busy = false;
 	return err;
 }
@@ -302,19 +307,20 @@ int op_death(struct worker *w __attribute__((unused)))
 	return 0;
 }
 
-/* Is a copy that survives listed for this page? */
+/*
+ * Can the data of this page be lost with the device? Also if there is another
+ * copy: until it hears of the death, the manager may drop that one.
+ */
 static bool survives(struct gm_entry *e, const struct gm_dev *dev)
 {
 	const struct gm_page *p;
 
 	if (e->lock.owner)
 		return false; /* nobody can tell just now */
-	if (!e->copies)
-		return true;
 	for (p = e->copies; p; p = p->next)
-		if (p->nid != dev->node->nid)
-			return true;
-	return false;
+		if (p->nid == dev->node->nid)
+			return false;
+	return true;
 }
 
 /* Its memory goes, now: which pages may be gone with it? */
@@ -334,7 +340,7 @@ void torture_died(struct sim_dev *dev, bool lost)
 				torture_entry(&m->as->as, va, NULL);
 
 			if (m->changing[slot] || (e && !survives(e, dev->dev)))
-				m->lost[slot] = 1;
+				model_lost(m, slot);
 		}
 	}
 }

@@ -63,14 +63,24 @@ int op_prefetch_all(struct worker *w)
 	return err;
 }
 
+/* The whole pages in the range hold new data: they are not lost any more. */
+static void found_again(struct model *m, uint64_t va, uint64_t len)
+{
+	uint64_t slot = model_slot(va + GM_PAGE_SIZE - 1);
+
+	for (; (slot + 1) * GM_PAGE_SIZE <= model_off(va + len); slot++) {
+		if (!m->lost[slot] ||
+		    m->lost_at[slot] >= sim.current->busy_since)
+			continue;
+		m->changed_at[slot] = sim.steps;
+		m->lost[slot] = 0;
+	}
+}
+
 static void discarded(struct model *m, uint64_t va, uint64_t len, int err)
 {
-	uint64_t slot;
-
 	if (!err)
-		for (slot = model_slot(va + GM_PAGE_SIZE - 1);
-		     (slot + 1) * GM_PAGE_SIZE <= model_off(va + len); slot++)
-			m->lost[slot] = 0;
+		found_again(m, va, len);
 	model_release(m, va, len, !err);
 }
 
@@ -126,7 +136,7 @@ int op_sys_dontneed(struct worker *w)
 	sim_sys_dontneed(m->as, va, len, &ev);
 	sim_event_wait(&ev);
 	/* It has nobody to tell if it fails. */
-	err = sim.injected || t.tight ? -ENOMEM : 0;
+	err = sim.injected || t.tight || t.weights[OP_DEATH] ? -ENOMEM : 0;
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++)
 		m->discards[slot]--;
 	discarded(m, va, len, err);
@@ -176,7 +186,7 @@ int op_memcpy(struct worker *w)
 {
 	uint8_t bytes[4 * GM_PAGE_SIZE];
 	struct model *m = t.m[w->as];
-	uint64_t dst, src, len, slot;
+	uint64_t dst, src, len;
 	int node = sim_chance(3) ? GM_NODE_NONE : pick_node();
 	int err;
 
@@ -190,14 +200,16 @@ int op_memcpy(struct worker *w)
 	err = CALL(gm_as_copy(&m->as->as, node, dst, src, len));
 	SAY("memcpy to", m, dst, len, err);
 	SAY("memcpy from", m, src, len, node);
+	/* A touch by the CPU on the way gets a signal for any reason. */
 	if (err && err != -EINVAL && err != -ENODEV &&
+	    !(err == -EFAULT && (torture_explained(m, src, len, -EHWPOISON) ||
+				 torture_explained(m, dst, len, -EHWPOISON) ||
+				 torture_explained(m, dst, len, -ENOMEM))) &&
 	    !torture_explained(m, src, len, err))
 		torture_error_range(m, dst, len, err, "gmemcpy");
 	model_release(m, src, len, false);
 	if (!err)
-		for (slot = model_slot(dst + GM_PAGE_SIZE - 1);
-		     (slot + 1) * GM_PAGE_SIZE <= model_off(dst + len); slot++)
-			m->lost[slot] = 0;
+		found_again(m, dst, len);
 	model_release(m, dst, len, !err);
 	return err;
 }

@@ -315,8 +315,6 @@ static void run_config(uint64_t seed)
 		t.weights[OP_DEATH] = 0;
 	else if (c->inject_ppm)
 		c->lost_ppm = 20000;
-	if (c->inject_ppm)
-		t.weights[OP_REMAP] = 0;
 	for (i = 0; i < NR_OPS; i++)
 		t.weight_sum += t.weights[i];
 	t.until_check = options.check_every;

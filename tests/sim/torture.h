@@ -72,6 +72,7 @@ struct torture {
 	uint64_t ops_left;
 	uint64_t ops_done;
 	uint64_t until_check;
+	uint64_t device_at; /* step of the last change in a device's life */
 	uint64_t reset_at; /* step at which a context was last replaced */
 	uint64_t next_value;
 	unsigned int active;

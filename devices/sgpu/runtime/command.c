@@ -40,7 +40,9 @@ static unsigned int claim(struct sgpu *gpu)
 		uint32_t free = ~old & ((1u << WIRE_COMMANDS) - 1);
 
 		if (!free) {
+			atomic_fetch_add(&gpu->claimants, 1);
 			wire_futex_wait(&gpu->claimed, old, NULL);
+			atomic_fetch_sub(&gpu->claimants, 1);
 			continue;
 		}
 		unsigned int i = (unsigned int)__builtin_ctz(free);
@@ -53,9 +55,9 @@ static unsigned int claim(struct sgpu *gpu)
 
 static void unclaim(struct sgpu *gpu, unsigned int i)
 {
-	uint32_t old = atomic_fetch_and(&gpu->claimed, ~(1u << i));
-
-	if (old == (1u << WIRE_COMMANDS) - 1)
+	atomic_fetch_and(&gpu->claimed, ~(1u << i));
+	/* One for each that is given back: several may wait. */
+	if (atomic_load(&gpu->claimants))
 		wire_futex_wake(&gpu->claimed, 1);
 }
 

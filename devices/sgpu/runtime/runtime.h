@@ -131,6 +131,7 @@ struct sgpu {
 
 	/* Commands. */
 	_Atomic uint32_t claimed; /* bit i: command i is in use */
+	_Atomic uint32_t claimants; /* wait for one */
 	_Atomic uint32_t deadline_ms;
 	struct wire_spin command_spin;
 	struct wire_spin fault_spin;
