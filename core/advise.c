@@ -122,7 +122,7 @@ static uint64_t stretch(struct gm_as *as, uint64_t *at, uint64_t end,
 	uint64_t stop = 0;
 
 	if (!r || r->start > *at)
-		*hole = *at;
+		*hole = GM_MAX(*at, (uint64_t)1); /* 0 says that there is none */
 	if (r)
 		*at = GM_MAX(*at, r->start);
 	while (r) {
@@ -292,8 +292,8 @@ static int mark_page(const struct gm_mark *m, uint64_t va)
 
 static int mark(const struct gm_mark *m, uint64_t start, uint64_t end)
 {
-	int first = 0, hole = 0, err;
-	uint64_t va = start, stop;
+	uint64_t va = start, stop, hole = 0;
+	int first = 0, err;
 
 	while (va < end && (stop = stretch(m->as, &va, end, &hole))) {
 		for (; va < stop; va += GM_PAGE_SIZE) {
@@ -303,8 +303,8 @@ static int mark(const struct gm_mark *m, uint64_t start, uint64_t end)
 		}
 	}
 	if (hole && !first)
-		first = gm_host_error(hole, "part of the range is not unified "
-					    "memory");
+		first = gm_host_error(-ENOMEM, "0x%llx is not unified memory",
+				      (unsigned long long)hole);
 	return first;
 }
 
