@@ -85,7 +85,8 @@ void gm_host_sleep_until(uint64_t ns);
 
 /*
  * Call fn(arg, i) for each i below @n, on up to @width threads of which the
- * caller is one; return when all have returned.
+ * caller is one; return when all have returned. A text that fn makes by
+ * gm_host_error() is the caller's afterwards, whichever thread ran it.
  * pre: no lock is held.
  */
 void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
@@ -248,6 +249,13 @@ void gm_host_range_unmap(struct gm_as *as, uint64_t va, uint64_t len);
  * Return: 0; -ENOENT if the program has unmapped the range.
  */
 int gm_host_range_track(struct gm_as *as, uint64_t va, uint64_t len);
+
+/*
+ * What the program has done by itself before has come to gm_as_unmapped(),
+ * gm_as_remapped() and gm_as_discarded() when this returns.
+ * pre: no lock is held; not from inside those three.
+ */
+void gm_host_told(struct gm_as *as);
 
 /*
  * Move what the program has at @from to @to, which gm_host_range_map() made

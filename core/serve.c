@@ -263,6 +263,12 @@ static unsigned int insert(uint64_t *vas, enum gm_access *access,
 	return n + 1;
 }
 
+/* Drivers pass on what their device says. */
+static int known_access(enum gm_access access)
+{
+	return access == GM_READ || access == GM_WRITE;
+}
+
 static void fault_chunk(const struct gm_target *t, const uint64_t *vas,
 			const enum gm_access *access, unsigned int n,
 			int *status)
@@ -272,18 +278,49 @@ static void fault_chunk(const struct gm_target *t, const uint64_t *vas,
 	int result[GM_BATCH];
 	unsigned int i, j, nr = 0;
 
-	for (i = 0; i < n; i++)
-		nr = insert(sorted, how, nr, vas[i] & ~GM_PAGE_MASK, access[i]);
+	for (i = 0; i < n; i++) {
+		if (known_access(access[i]))
+			nr = insert(sorted, how, nr, vas[i] & ~GM_PAGE_MASK,
+				    access[i]);
+	}
 	gm_target_serve(t, sorted, nr, how, result);
 	for (i = 0; i < n; i++) {
 		uint64_t va = vas[i] & ~GM_PAGE_MASK;
 
+		if (!known_access(access[i])) {
+			status[i] =
+				gm_host_error(-EINVAL, "an access of kind %d",
+					      (int)access[i]);
+			continue;
+		}
 		for (j = 0; sorted[j] != va; j++)
 			;
 		status[i] = result[j];
 		/* Only the store beside this load is forbidden. */
 		if (result[j] == -EACCES && access[i] != how[j])
 			gm_target_serve(t, &va, 1, &access[i], &status[i]);
+	}
+}
+
+/* The program may have made a place by mremap() that we hear of only now. */
+static void look_again(const struct gm_target *t, const uint64_t *vas,
+		       const enum gm_access *access, unsigned int n,
+		       int *status)
+{
+	unsigned int i, told = 0;
+
+	for (i = 0; i < n; i++) {
+		if (status[i] != -EFAULT || gm_as_overlaps(t->as, vas[i], 1))
+			continue;
+		if (!told++)
+			gm_host_told(t->as);
+		fault_chunk(t, vas + i, access + i, 1, status + i);
+		if (status[i] != -EFAULT)
+			continue;
+		gm_count(t->ctx->dev->node, faults_failed, 1);
+		gm_trace(GM_EV_ERROR, access[i], vas[i] & ~GM_PAGE_MASK, 0,
+			 GM_NODE_NONE, t->ctx->dev->node->nid, gm_host_now(),
+			 -EFAULT);
 	}
 }
 
@@ -305,6 +342,7 @@ int gm_dev_fault_many(struct gm_as *as, const uint64_t *vas, unsigned int n,
 	for (i = 0; i < n; i += GM_BATCH)
 		fault_chunk(&t, vas + i, access + i,
 			    GM_MIN(n - i, (unsigned int)GM_BATCH), status + i);
+	look_again(&t, vas, access, n, status);
 	gm_ctx_put(t.ctx);
 	gm_machine_settle();
 	for (i = 0; i < n; i++)

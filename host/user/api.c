@@ -8,13 +8,17 @@
 #include "sys.h"
 #include "user.h"
 
+static struct gm_as *enter_counts(void)
+{
+	gm_error_clear();
+	return gm_as_current();
+}
+
 /* Ready, and with what the program did itself before in force. */
 static struct gm_as *enter(void)
 {
-	struct gm_as *as;
+	struct gm_as *as = enter_counts();
 
-	gm_error_clear();
-	as = gm_as_current();
 	if (as)
 		gm_events_barrier();
 	return as;
@@ -217,26 +221,37 @@ int gmemcpy(int node, void *dst, const void *src, size_t len)
 	return finish(rc);
 }
 
+static int no_room(void)
+{
+	return gm_host_error(-EINVAL, "NULL: no room for the answer");
+}
+
 int gm_where(const void *addr, struct gm_where *out)
 {
 	struct gm_as *as = enter();
 
-	return as ? gm_as_where(as, (uint64_t)addr, out) : -errno;
+	if (!as)
+		return -errno;
+	return out ? gm_as_where(as, (uint64_t)addr, out) : no_room();
 }
 
 int gm_region_stats(const void *addr, struct gm_region_stats *out)
 {
 	struct gm_as *as = enter();
 
-	return as ? gm_as_region_stats(as, (uint64_t)addr, out) : -errno;
+	if (!as)
+		return -errno;
+	return out ? gm_as_region_stats(as, (uint64_t)addr, out) : no_room();
 }
 
 int gm_nodes(struct gm_node_info *out, size_t n)
 {
 	int i, nr;
 
-	if (!enter())
+	if (!enter_counts())
 		return -errno;
+	if (n && !out)
+		return no_room();
 	nr = gm_machine_nodes(out, n);
 	for (i = 0; i < nr && (size_t)i < n; i++) {
 		if (!out[i].is_xpu)
@@ -248,14 +263,18 @@ int gm_nodes(struct gm_node_info *out, size_t n)
 
 int gm_process_stats(struct gm_stats *out)
 {
-	return enter() ? gm_machine_stats(GM_NODE_NONE, out) : -errno;
+	if (!enter_counts())
+		return -errno;
+	return out ? gm_machine_stats(GM_NODE_NONE, out) : no_room();
 }
 
 int gm_node_stats(int node, struct gm_stats *out)
 {
+	if (!enter_counts())
+		return -errno;
 	if (node < 0)
 		return gm_host_error(-EINVAL, "there is no node %d", node);
-	return enter() ? gm_machine_stats(node, out) : -errno;
+	return out ? gm_machine_stats(node, out) : no_room();
 }
 
 /* For the preload library: is there unified memory? 2: and nothing else. */
