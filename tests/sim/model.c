@@ -314,8 +314,7 @@ void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 	uint64_t i, n = s->n, len = n << GM_PAGE_SHIFT;
 
 	for (i = 0; i < len; i++)
-		stray[i] = m->flags[model_off(va) + i] & (MODEL_STORED |
-							   MODEL_EITHER);
+		stray[i] = m->flags[model_off(va) + i] & MODEL_STORED;
 	model_map(m, va, len, 0);
 	for (i = 0; i < len; i++) {
 		uint64_t at = model_off(va) + i;
