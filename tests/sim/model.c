@@ -107,7 +107,8 @@ void model_stored(struct model *m, uint64_t va, uint64_t word)
 
 	SAY("store", m, va, 8, (int)(word & 0xffff));
 	memcpy(m->val + off, &word, 8);
-	if (!model_mapped(m, va)) {
+	if (!model_mapped(m, va) ||
+	    (m->changing[model_slot(va)] & MODEL_LEAVING)) {
 		/* Into memory of which nobody knows yet that it is there. */
 		memset(m->flags + off, MODEL_STORED, 8);
 		return;

@@ -75,7 +75,9 @@ static void do_two(struct unit *u)
 	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va, 1, GM_READ_MOSTLY),
 			 0);
 	ck_assert_uint_eq(unit_xpu_load(u, 0, va), 7);
-	unit_is(u, va, SHARED, 0);
+	ck_assert_int_eq(unit_where(u, va).state, GM_STATE_SHARED);
+	ck_assert_uint_eq(unit_where(u, va).copies,
+			  1u | 1u << unit_node(u, 0) | 1u << unit_node(u, 1));
 	unit_xpu_store(u, 1, va + 8, 8);
 	unit_is(u, va, MODIFIED, unit_node(u, 1));
 	ck_assert_uint_eq(unit_xpu_load(u, 0, va + 8), 8);
