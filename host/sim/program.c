@@ -119,7 +119,7 @@ static void sim_fault_serve(struct sim_as *as, struct sim_fault *f)
 		 * or an event will tell of it. To put zeros there would hide
 		 * what an XPU has; the page table knows when it is over.
 		 */
-		sim_yield();
+		sim_sleep_until(sim.now + 10000);
 		if (!f->waiting || f->seq != seq)
 			return;
 		err = 0;
