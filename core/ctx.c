@@ -10,6 +10,7 @@ static struct gm_ctx *ctx_find(struct gm_as *as, const struct gm_dev *dev,
 {
 	struct gm_ctx *ctx, *found = NULL;
 	unsigned int i;
+	int last = 0;
 
 	gm_rcu_read_lock();
 	for (i = 1; !found && i <= GM_MAX_CTX; i++) {
@@ -17,13 +18,17 @@ static struct gm_ctx *ctx_find(struct gm_as *as, const struct gm_dev *dev,
 		if (ctx && (ctx->dev == dev || ctx->dev->node->nid == nid))
 			found = ctx;
 	}
-	if (found)
+	if (found) {
 		gm_add(&found->users, 1);
-	gm_rcu_read_unlock();
-	if (found && (gm_load(&found->dead) || !gm_dev_alive(found->dev))) {
-		gm_ctx_put(found);
-		found = NULL;
+		/* Let go of it in here: its detach may not wait for us. */
+		if (gm_load(&found->dead) || !gm_dev_alive(found->dev)) {
+			last = gm_add(&found->users, -1) == 1;
+			found = NULL;
+		}
 	}
+	gm_rcu_read_unlock();
+	if (last)
+		gm_waitq_wake(&as->changed);
 	return found;
 }
 
@@ -40,9 +45,14 @@ struct gm_ctx *gm_ctx_of_node(struct gm_as *as, int nid)
 void gm_ctx_put(struct gm_ctx *ctx)
 {
 	struct gm_as *as = ctx->as;
-	int dead = gm_load(&ctx->dead);
+	int retired = 0;
 
-	if (gm_add(&ctx->users, -1) == 1 && dead)
+	/* Without users it may be freed, but not while we read. */
+	gm_rcu_read_lock();
+	if (__atomic_sub_fetch(&ctx->users, 1, __ATOMIC_SEQ_CST) == 0)
+		retired = __atomic_load_n(&ctx->dead, __ATOMIC_SEQ_CST);
+	gm_rcu_read_unlock();
+	if (retired)
 		gm_waitq_wake(&as->changed);
 }
 
@@ -192,12 +202,13 @@ static struct gm_ctx *retire(struct gm_as *as, struct gm_dev *dev)
 			ctx = as->ctxs[i];
 	if (ctx && ctx->dead)
 		ctx = NULL;
+	/* Either we see a user, or the user sees this. */
 	if (ctx)
-		gm_store(&ctx->dead, 1);
+		__atomic_store_n(&ctx->dead, 1, __ATOMIC_SEQ_CST);
 	gm_unlock(&as->lock, GM_RANK_AS);
 	while (ctx) {
 		seen = gm_waitq_read(&as->changed);
-		if (!gm_load(&ctx->users))
+		if (!__atomic_load_n(&ctx->users, __ATOMIC_SEQ_CST))
 			break;
 		gm_waitq_wait(&as->changed, seen);
 	}
