@@ -222,9 +222,9 @@ static int discard(struct gm_as *as, uint64_t va, uint64_t len, int by_program)
 
 		d.r = gm_region_next(as, va, end);
 		if ((!d.r || d.r->start > va) && !first_err)
-			first_err = gm_host_error(-ENOMEM,
-						  "part of the range is not "
-						  "unified memory");
+			first_err = gm_host_error(
+				-ENOMEM, "0x%llx is not unified memory",
+				(unsigned long long)va);
 		if (!d.r)
 			break;
 		va = GM_MAX(va, d.r->start);

@@ -8,13 +8,17 @@
 #include "sys.h"
 #include "user.h"
 
+static struct gm_as *enter_counts(void)
+{
+	gm_error_clear();
+	return gm_as_current();
+}
+
 /* Ready, and with what the program did itself before in force. */
 static struct gm_as *enter(void)
 {
-	struct gm_as *as;
+	struct gm_as *as = enter_counts();
 
-	gm_error_clear();
-	as = gm_as_current();
 	if (as)
 		gm_events_barrier();
 	return as;
@@ -244,7 +248,7 @@ int gm_nodes(struct gm_node_info *out, size_t n)
 {
 	int i, nr;
 
-	if (!enter())
+	if (!enter_counts())
 		return -errno;
 	if (n && !out)
 		return no_room();
@@ -259,14 +263,14 @@ int gm_nodes(struct gm_node_info *out, size_t n)
 
 int gm_process_stats(struct gm_stats *out)
 {
-	if (!enter())
+	if (!enter_counts())
 		return -errno;
 	return out ? gm_machine_stats(GM_NODE_NONE, out) : no_room();
 }
 
 int gm_node_stats(int node, struct gm_stats *out)
 {
-	if (!enter())
+	if (!enter_counts())
 		return -errno;
 	if (node < 0)
 		return gm_host_error(-EINVAL, "there is no node %d", node);
