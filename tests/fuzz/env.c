@@ -73,6 +73,8 @@ static void child(struct input *in)
 			wrong("%s: %s", strerror(errno), gm_error());
 		_exit(0);
 	}
+	if (!p)
+		wrong("unified memory at NULL");
 	*p = 1;
 	if (gmadvise(0, (void *)p, 1, GM_WILLNEED) || *p != 1)
 		wrong("it does not work: %s", gm_error());
