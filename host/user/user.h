@@ -126,7 +126,6 @@ int gm_events_zap(uint64_t va, uint64_t len);
 void gm_mute_add(uint64_t start, uint64_t end, bool exact);
 bool gm_mute_drop(uint64_t start, uint64_t end, bool exact);
 bool gm_mute_inside(uint64_t start, uint64_t end);
-bool gm_mute_has(uint64_t start, uint64_t end);
 
 /* frames.c */
 int gm_frames_init(void);
