@@ -36,6 +36,10 @@
 #include "gmm/types.h"
 #include "gm_host.h"
 
+#ifndef GM_SETTLE
+#define GM_SETTLE() ((void)0)
+#endif
+
 struct gm_as;
 struct gm_page;
 
@@ -227,7 +231,8 @@ enum gm_range_flags {
 };
 
 /*
- * Make a range of the program's memory, empty, not inherited by fork().
+ * Make a range of the program's memory, empty, not inherited by fork(), where
+ * gm_as_taken() says 0; at a @hint that is not FIXED the core has asked.
  * pre: @hint is 0 or a multiple of GM_PAGE_SIZE; rank AS may be held.
  * Return: 0 and the address; -ENOMEM, -EEXIST, -EINVAL.
  */
@@ -250,8 +255,15 @@ void gm_host_range_unmap(struct gm_as *as, uint64_t va, uint64_t len);
 int gm_host_range_track(struct gm_as *as, uint64_t va, uint64_t len);
 
 /*
+ * What the program has done by itself before has come to gm_as_unmapped(),
+ * gm_as_remapped() and gm_as_discarded() when this returns.
+ * pre: no lock is held; not from inside those three.
+ */
+void gm_host_told(struct gm_as *as);
+
+/*
  * Move what the program has at @from to @to, which gm_host_range_map() made
- * and nobody has touched, and undo the mapping of @from; without any event to
+ * and nobody knows (what a stray touch put there is dropped), and undo the mapping of @from; without any event to
  * the core. @to is tracked if @from was.
  */
 int gm_host_range_move(struct gm_as *as, uint64_t from, uint64_t to,
