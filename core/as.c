@@ -22,10 +22,12 @@ void gm_as_exit(struct gm_as *as)
 {
 	unsigned int i;
 
+	/* First the pages: a detach would want to bring them home. */
+	while (gm_as_unmap(as, 0, ~GM_PAGE_MASK))
+		gm_wait_for_memory();
 	for (i = 1; i <= GM_MAX_CTX; i++)
 		if (as->ctxs[i])
 			gm_as_detach(as, as->ctxs[i]->dev);
-	gm_as_unmap(as, 0, ~GM_PAGE_MASK);
 	gm_host_zfree(as->table,
 		      sizeof(*as->table) + (as->table ? as->table->room : 0) *
 						   sizeof(struct gm_region *));
@@ -96,6 +98,8 @@ static int place_locked(struct gm_as *as, uint64_t hint, uint64_t len,
 	unsigned int n = 0;
 	int err;
 
+	if (!(flags & GM_RANGE_FIXED) && gm_as_taken(as, hint, len))
+		hint = 0;
 	for (;;) {
 		err = gm_host_range_map(as, hint, len, prot, flags, va);
 		if (err) {
@@ -105,19 +109,13 @@ static int place_locked(struct gm_as *as, uint64_t hint, uint64_t len,
 				      (unsigned long long)len, err);
 			break;
 		}
-		/* The program may have unmapped it while we still have not
-		 * heard of it: the old region must be torn down first. */
-		err = gm_region_overlaps_locked(as, *va, len) ||
-				      gm_region_dying_locked(as, *va, len)
-			      ? -EAGAIN
-			      : examine_locked(as, *va, len);
+		GM_BUG_ON(gm_as_taken(as, *va, len));
+		err = examine_locked(as, *va, len);
 		if (!err)
 			break;
 		/* It stays mapped for now, so that another one is tried. */
 		refused[n++] = *va;
 		hint = 0;
-		if (err == -EAGAIN && n == EXAMINE_TRIES)
-			break;
 		if (n == EXAMINE_TRIES || (flags & GM_RANGE_FIXED)) {
 			err = gm_host_error(
 				-ENOMEM,
@@ -172,8 +170,7 @@ int gm_as_map(struct gm_as *as, uint64_t hint, uint64_t len, unsigned int prot,
 			return err;
 		gm_lock(&as->lock, GM_RANK_AS);
 		if ((range_flags & GM_RANGE_FIXED) &&
-		    (gm_region_overlaps_locked(as, hint, len) ||
-		     gm_region_dying_locked(as, hint, len))) {
+		    gm_as_taken(as, hint, len)) {
 			err = -EAGAIN;
 		} else {
 			if (as->nr_ctxs)

@@ -230,11 +230,12 @@ int gm_as_detach(struct gm_as *as, struct gm_dev *dev)
 	gm_lock(&dev->lock, GM_RANK_DEV);
 	leave.hopeless = gm_load(&dev->health) == GM_DEV_LOST;
 	err = gm_leave_all(dev->node, NULL, &leave);
-	if (!err)
+	if (!err) {
 		unlink_ctx(ctx);
-	else
+		gm_node_unstick(dev->node, as);
+	} else {
 		gm_store(&ctx->dead, 0);
-	gm_node_unstick(dev->node, as);
+	}
 	gm_unlock(&dev->lock, GM_RANK_DEV);
 	if (!err) {
 		gm_rcu_synchronize();

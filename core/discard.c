@@ -221,8 +221,10 @@ static int discard(struct gm_as *as, uint64_t va, uint64_t len, int by_program)
 		struct gm_discard d = { .as = as };
 
 		d.r = gm_region_next(as, va, end);
-		if (!d.r || d.r->start > va)
-			first_err = first_err ? first_err : -ENOMEM;
+		if ((!d.r || d.r->start > va) && !first_err)
+			first_err = gm_host_error(
+				-ENOMEM, "0x%llx is not unified memory",
+				(unsigned long long)va);
 		if (!d.r)
 			break;
 		va = GM_MAX(va, d.r->start);

@@ -197,11 +197,11 @@ static int refused(struct gm_batch *b, struct gm_fault *f)
 		fail(f, GM_OUT_RESTART);
 	else if (f->entry->state == GM_STATE_FRAGMENTED)
 		fail(f, GM_OUT_FRAGMENTED); /* each piece has its own rights */
+	else if (f->entry->state == GM_STATE_POISON)
+		refuse_poison(b, f);
 	else if (!(prot & GM_PROT_READ) ||
 		 (f->access == GM_WRITE && !(prot & GM_PROT_WRITE)))
 		fail(f, GM_OUT_DENIED);
-	else if (f->entry->state == GM_STATE_POISON)
-		refuse_poison(b, f);
 	return f->outcome != GM_OUT_PENDING;
 }
 

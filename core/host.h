@@ -85,7 +85,8 @@ void gm_host_sleep_until(uint64_t ns);
 
 /*
  * Call fn(arg, i) for each i below @n, on up to @width threads of which the
- * caller is one; return when all have returned.
+ * caller is one; return when all have returned. A text that fn makes by
+ * gm_host_error() is the caller's afterwards, whichever thread ran it.
  * pre: no lock is held.
  */
 void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
@@ -226,7 +227,8 @@ enum gm_range_flags {
 };
 
 /*
- * Make a range of the program's memory, empty, not inherited by fork().
+ * Make a range of the program's memory, empty, not inherited by fork(), where
+ * gm_as_taken() says 0; at a @hint that is not FIXED the core has asked.
  * pre: @hint is 0 or a multiple of GM_PAGE_SIZE; rank AS may be held.
  * Return: 0 and the address; -ENOMEM, -EEXIST, -EINVAL.
  */
@@ -249,8 +251,15 @@ void gm_host_range_unmap(struct gm_as *as, uint64_t va, uint64_t len);
 int gm_host_range_track(struct gm_as *as, uint64_t va, uint64_t len);
 
 /*
+ * What the program has done by itself before has come to gm_as_unmapped(),
+ * gm_as_remapped() and gm_as_discarded() when this returns.
+ * pre: no lock is held; not from inside those three.
+ */
+void gm_host_told(struct gm_as *as);
+
+/*
  * Move what the program has at @from to @to, which gm_host_range_map() made
- * and nobody has touched, and undo the mapping of @from; without any event to
+ * and nobody knows (what a stray touch put there is dropped), and undo the mapping of @from; without any event to
  * the core. @to is tracked if @from was.
  */
 int gm_host_range_move(struct gm_as *as, uint64_t from, uint64_t to,

@@ -29,12 +29,20 @@ static void leave_done(struct gm_leave *l)
 		gm_host_page_put(l->host_as, l->host);
 }
 
-static void poison(struct gm_page *page)
+/* Off its entry already. An XPU that lives and did not give up its mapping may
+ * still use it, should the context stay after all. */
+static void leave_free(struct gm_page *page, struct gm_dir *dir, int unmapped)
 {
-	struct gm_entry *e = page->entry;
+	if (unmapped || !gm_dev_alive(gm_page_node(page)->dev))
+		gm_page_free(page);
+	else
+		gm_page_free_stuck(page, dir);
+}
 
+static void poison(struct gm_entry *e, struct gm_page *page)
+{
 	gm_count(gm_page_node(page), poisoned, 1);
-	gm_copy_drop_locked(e, page);
+	gm_entry_remove_locked(e, page);
 	gm_store(&e->state, GM_STATE_POISON);
 	gm_store(&e->mapped_at, 0);
 }
@@ -43,31 +51,31 @@ static int leave_page(struct gm_page *page, void *arg)
 {
 	struct gm_leave *l = arg;
 	struct gm_entry *e = page->entry;
-	int err;
+	struct gm_dir *dir = page->dir;
+	int err, unmapped;
 
-	if (l->as && page->dir->as != l->as)
+	if (l->as && dir->as != l->as)
 		return 0;
 	if (!l->as && !l->forgive && (page->flags & GM_PAGE_WIRED))
 		return -EBUSY;
 	GM_COVER(e->state, l->on);
 	/* A context that is detached, or dead, no longer runs. */
 	err = l->hopeless ? 0 : gm_page_unmap(page);
+	unmapped = !err;
 	if (err && !l->forgive)
 		return err;
 	if (e->copies->next) {
-		gm_copy_drop_locked(e, page);
-		return 0;
+		gm_entry_remove_locked(e, page);
+	} else {
+		if (!l->hopeless && !l->host)
+			return -ENOMEM;
+		err = l->hopeless ? -EIO : gm_evict_locked(page, &l->host);
+		if (err && !l->forgive)
+			return err;
+		if (err)
+			poison(e, page);
 	}
-	if (!l->hopeless && !l->host)
-		return -ENOMEM;
-	err = l->hopeless ? -EIO : gm_evict_locked(page, &l->host);
-	if (!err) {
-		gm_page_free(page);
-		return 0;
-	}
-	if (!l->forgive)
-		return err;
-	poison(page);
+	leave_free(page, dir, unmapped);
 	return 0;
 }
 

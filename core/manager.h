@@ -50,6 +50,13 @@ int gm_as_prefetch_all(struct gm_as *as, int node);
 int gm_as_overlaps(struct gm_as *as, uint64_t va, uint64_t len);
 
 /*
+ * For gm_host_range_map() only, which is called with as->lock held: non-zero
+ * if a region, or what is left of one, is there. The program may have unmapped
+ * it already; while the core has not been told, nothing new may be put there.
+ */
+int gm_as_taken(struct gm_as *as, uint64_t va, uint64_t len);
+
+/*
  * A thread of the program faults at @va, any alignment, in a tracked range.
  * On success it has been woken, or will not find the page missing any more.
  * Return: 0; -EFAULT if this is no region (any more); -EACCES; -EHWPOISON if
@@ -60,7 +67,8 @@ int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access);
 
 /*
  * The program has, by itself, unmapped or is about to discard or has moved
- * memory of tracked ranges. Multiples of 4 KiB.
+ * memory of tracked ranges. Multiples of 4 KiB. What was moved is not unmapped
+ * as well: somebody may have made new memory at @from by then.
  */
 void gm_as_unmapped(struct gm_as *as, uint64_t va, uint64_t len);
 void gm_as_remapped(struct gm_as *as, uint64_t from, uint64_t to, uint64_t len);

@@ -184,13 +184,21 @@ static void pages_map(struct gm_page **pages, unsigned int n, int enter,
 
 void gm_pages_unmap(struct gm_page **pages, unsigned int n, int *status)
 {
-	unsigned int i;
+	struct gm_page *mapped[GM_BATCH];
+	int result[GM_BATCH];
+	unsigned int i, nr = 0;
 
 	GM_BUG_ON(n > GM_BATCH);
-	pages_map(pages, n, 0, status);
+	/* Where a page is not mapped, another may be by now. */
 	for (i = 0; i < n; i++)
+		if (pages[i]->prot)
+			mapped[nr++] = pages[i];
+	pages_map(mapped, nr, 0, result);
+	for (i = 0, nr = 0; i < n; i++) {
+		status[i] = pages[i]->prot ? result[nr++] : 0;
 		if (!status[i])
 			pages[i]->prot = 0;
+	}
 }
 
 int gm_page_unmap(struct gm_page *page)

@@ -140,6 +140,12 @@ int gm_region_overlaps_locked(struct gm_as *as, uint64_t va, uint64_t len)
 	return t && i < t->nr && t->regions[i]->start < va + len;
 }
 
+int gm_as_taken(struct gm_as *as, uint64_t va, uint64_t len)
+{
+	return gm_region_overlaps_locked(as, va, len) ||
+	       gm_region_dying_locked(as, va, len);
+}
+
 /**
  * struct gm_cut - a table in the making
  * @start: what leaves begins here

@@ -67,10 +67,14 @@ static int move_one(struct gm_as *as, uint64_t *from, uint64_t end,
 				 gm_region_slot(r, start));
 	if (moved) {
 		gm_lock(&as->lock, GM_RANK_AS);
-		err = gm_load(&r->dead)
-			      ? -EAGAIN
-			      : gm_table_change_locked(as, start, stop, &moved,
-						       1, &change);
+		/* An attach meanwhile has only seen the old addresses. */
+		if (gm_load(&r->dead))
+			err = -EAGAIN;
+		else
+			err = as->nr_ctxs ? gm_region_track(moved) : 0;
+		if (!err)
+			err = gm_table_change_locked(as, start, stop, &moved, 1,
+						     &change);
 		gm_unlock(&as->lock, GM_RANK_AS);
 		gm_region_put(moved);
 	}
@@ -92,11 +96,14 @@ static void move_pages(struct gm_as *as, uint64_t from, uint64_t to,
 	uint64_t end = from + len, delta = to - from;
 	int err;
 
-	do {
+	/* At @end there may be new memory, that begins below it. */
+	while (from < end) {
 		err = move_one(as, &from, end, delta);
+		if (err == -ENOENT)
+			break;
 		if (err == -ENOMEM)
 			gm_wait_for_memory();
-	} while (err != -ENOENT);
+	}
 }
 
 /*
@@ -238,38 +245,64 @@ static int protect_copies(struct gm_entry *e, unsigned int prot)
 static int protect_page(struct gm_region *r, uint64_t va, unsigned int prot)
 {
 	struct gm_entry *e = gm_dir_entry(r->dir, gm_region_slot(r, va));
-	int err;
+	unsigned int tries;
+	int err = -EAGAIN;
 
 	if (!e)
 		return gm_host_error(-ENOMEM, "no memory for the directory");
 	gm_lock(&e->lock, GM_RANK_ENTRY);
 	GM_COVER(e->state, GM_ON_PROTECT);
-	err = gm_load(&r->dead) ? -EAGAIN : protect_copies(e, prot);
-	if (!err)
+	if (!gm_load(&r->dead)) {
+		for (tries = 0; err && tries < TRIES; tries++)
+			err = protect_copies(e, prot);
 		gm_store(&e->prot, prot | GM_ENTRY_OWN_PROT);
+		if (err)
+			err = gm_host_error(-EIO,
+					    "an XPU did not give up its rights "
+					    "to 0x%llx (%d)",
+					    (unsigned long long)va, err);
+	}
 	gm_unlock(&e->lock, GM_RANK_ENTRY);
 	return err;
 }
 
-/* The rights of whole pages; cut ones are as the program's page table says. */
+/* All entries, before anything is changed. */
+static int entries_make(struct gm_as *as, uint64_t va, uint64_t end)
+{
+	int made = 1;
+
+	for (; va < end && made; va += GM_PAGE_SIZE) {
+		struct gm_region *r = gm_region_lookup(as, va);
+
+		if (r) {
+			made = !!gm_dir_entry(r->dir, gm_region_slot(r, va));
+			gm_region_put(r);
+		}
+	}
+	return made ? 0 : gm_host_error(-ENOMEM, "no memory for the directory");
+}
+
+/*
+ * The rights of whole pages; cut ones are as the program's page table says.
+ * The program's own have changed already: an XPU that fails stops nothing.
+ */
 static int protect_pages(struct gm_as *as, uint64_t va, uint64_t end,
 			 unsigned int prot)
 {
+	int first = 0;
+
 	while (va < end) {
 		struct gm_region *r = gm_region_lookup(as, va);
-		int err = r ? protect_page(r, va, prot) : -ENOMEM;
+		int err = r ? protect_page(r, va, prot) : 0;
 
 		if (r)
 			gm_region_put(r);
-		if (err && err != -EAGAIN)
-			return gm_host_error(err,
-					     "an XPU did not give up its "
-					     "rights to 0x%llx (%d)",
-					     (unsigned long long)va, err);
-		if (!err)
-			va += GM_PAGE_SIZE;
+		if (err == -EAGAIN)
+			continue;
+		first = first ? first : err;
+		va += GM_PAGE_SIZE;
 	}
-	return 0;
+	return first;
 }
 
 static int cut_end(struct gm_as *as, uint64_t at)
@@ -290,6 +323,7 @@ static int cut_end(struct gm_as *as, uint64_t at)
 int gm_as_protect(struct gm_as *as, uint64_t va, uint64_t len,
 		  unsigned int prot)
 {
+	uint64_t start = (va + GM_PAGE_MASK) & ~GM_PAGE_MASK;
 	uint64_t end = va + len;
 	int err;
 
@@ -302,8 +336,7 @@ int gm_as_protect(struct gm_as *as, uint64_t va, uint64_t len,
 	if (!err)
 		err = cut_end(as, end);
 	if (!err)
-		err = protect_pages(as, (va + GM_PAGE_MASK) & ~GM_PAGE_MASK,
-				    end & ~GM_PAGE_MASK, prot);
+		err = entries_make(as, start, end & ~GM_PAGE_MASK);
 	if (!err) {
 		err = gm_host_range_protect(as, va, len, prot);
 		if (err)
@@ -312,6 +345,8 @@ int gm_as_protect(struct gm_as *as, uint64_t va, uint64_t len,
 				      "0x%llx (%d)",
 				      (unsigned long long)va, err);
 	}
+	if (!err)
+		err = protect_pages(as, start, end & ~GM_PAGE_MASK, prot);
 	gm_machine_settle();
 	return err;
 }

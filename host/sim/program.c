@@ -248,6 +248,8 @@ static void sim_event_tell(struct sim_as *as, struct sim_event *ev)
 	case SIM_EV_REMAP:
 		gm_as_remapped(&as->as, ev->va, ev->to, ev->len);
 		break;
+	case SIM_EV_MOVED:
+		break;
 	case SIM_EV_REMOVE:
 		gm_as_discarded(&as->as, ev->va, ev->len);
 		break;
@@ -278,6 +280,12 @@ static void sim_event_worker(void *arg)
 		if (ev->waiter->why && ev->waiter->what == ev)
 			sim_task_wake(ev->waiter);
 	}
+}
+
+void gm_host_told(struct gm_as *as)
+{
+	while (as->host.sim->nr_pending)
+		sim_yield();
 }
 
 /* Post an event and wait until it has been read. */
@@ -397,7 +405,7 @@ void sim_sys_mremap(struct sim_as *as, uint64_t from, uint64_t to, uint64_t len,
 	if (!tracked)
 		return;
 	sim_event_post(as, &ev[0], SIM_EV_REMAP, from, to, len);
-	sim_event_post(as, &ev[1], SIM_EV_UNMAP, from, 0, len);
+	sim_event_post(as, &ev[1], SIM_EV_MOVED, from, 0, len);
 }
 
 int sim_sys_pin(struct sim_as *as, uint64_t va)

@@ -41,7 +41,8 @@ static uint64_t sim_range_find(struct sim_as *as, uint64_t len)
 		uint64_t at = (start + i) % (room - n + 1);
 		uint64_t va = SIM_BASE + at * GM_PAGE_SIZE;
 
-		if (sim_range_free(as, va, len))
+		if (sim_range_free(as, va, len) &&
+		    !gm_as_taken(&as->as, va, len))
 			return va;
 	}
 	return 0;
@@ -154,8 +155,8 @@ int gm_host_range_move(struct gm_as *as, uint64_t from, uint64_t to,
 		struct sim_slot *b = sim_slot_at(s, to + at);
 
 		SIM_CHECK(a && b, "range out of the address space");
-		SIM_CHECK(b->mapped == SIM_ALL && !b->present,
-			  "range moved to where something is");
+		SIM_CHECK(b->mapped == SIM_ALL,
+			  "range moved to where nothing was made");
 		*b = *a;
 		memset(a, 0, sizeof(*a));
 	}

@@ -169,6 +169,7 @@ struct sim_config {
 	unsigned int tick; /* nanoseconds from point to point */
 	unsigned int inject_ppm; /* failing calls in a million */
 	unsigned int lost_ppm; /* failing operators that say -ENODEV */
+	bool trace; /* print what is done to page tables */
 };
 
 struct sim_rank_stats {
@@ -303,7 +304,12 @@ struct sim_slot {
 	uint16_t pins; /* the kernel's */
 };
 
-enum sim_event_kind { SIM_EV_UNMAP, SIM_EV_REMOVE, SIM_EV_REMAP };
+enum sim_event_kind {
+	SIM_EV_UNMAP,
+	SIM_EV_REMOVE,
+	SIM_EV_REMAP,
+	SIM_EV_MOVED, /* the unmapping that follows a REMAP: not told */
+};
 
 struct sim_event {
 	struct sim_event *next;
@@ -418,6 +424,7 @@ struct sim_ctx {
 	bool stopped;
 	bool attached;
 	bool replacing; /* its operators say -EAGAIN until gm_as_reset() ends */
+	unsigned int operators; /* on its page table, under way */
 	unsigned int users; /* accesses and faults under way */
 	struct sim_task *drain;
 	uint64_t refuse_start; /* what va_examine refuses */
@@ -451,7 +458,11 @@ struct sim_ctx *sim_ctx_new(struct sim_dev *dev, struct sim_as *as);
 void sim_ctx_free(struct sim_ctx *ctx);
 /* No access is under way when this returns, and none starts. */
 void sim_ctx_stop(struct sim_ctx *ctx);
-void sim_ctx_clear_all(struct sim_ctx *ctx);
+void sim_ctx_replace(struct sim_ctx *ctx);
+
+/* Would the program let this context store there now? Asked just before a
+ * store that its hardware does not check. */
+extern bool (*sim_xpu_guard)(struct sim_ctx *ctx, uint64_t va);
 
 enum sim_xpu_kind { SIM_XPU_LOAD, SIM_XPU_STORE, SIM_XPU_ADD };
 

@@ -7,11 +7,13 @@
  * goes on being used. A core whose device cannot report write faults stores
  * through a read-only translation, as such hardware does.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host/sim/sim.h"
 
+bool (*sim_xpu_guard)(struct sim_ctx *ctx, uint64_t va);
 void (*sim_dev_died)(struct sim_dev *dev, bool lost);
 
 /* --- operators ---------------------------------------------------------------- */
@@ -124,11 +126,24 @@ static void sim_tlb_flush(struct sim_ctx *ctx, uint64_t first, uint64_t n)
 	}
 }
 
+static void sim_pt_trace(const char *what, const struct sim_ctx *ctx,
+			 uint64_t va, uint64_t len)
+{
+	if (sim.cfg.trace)
+		printf("%8lu %3u %-14s as %u %#lx-%#lx (%lu+%lu): device %u\n",
+		       (unsigned long)sim.steps, sim.current->id, what,
+		       ctx->as->index, (unsigned long)va,
+		       (unsigned long)(va + len),
+		       (unsigned long)((va - SIM_BASE) >> GM_PAGE_SHIFT),
+		       (unsigned long)(len >> GM_PAGE_SHIFT), ctx->dev->index);
+}
+
 static void sim_pt_enter(struct sim_ctx *ctx, const struct gm_pmap_run *run)
 {
 	uint64_t first = sim_pt_index(ctx, run->va, run->len);
 	uint64_t n = run->len >> GM_PAGE_SHIFT, i;
 
+	sim_pt_trace("pmap enter", ctx, run->va, run->len);
 	SIM_CHECK((run->prot & GM_PROT_READ) && run->prot <= 3,
 		  "pmap_enter with rights %u", run->prot);
 	for (i = 0; i < n; i++) {
@@ -151,7 +166,9 @@ static int sim_op_pmap_enter(void *pmap, const struct gm_pmap_run *run)
 	if (err)
 		return err;
 	sim.current->in_op++;
+	ctx->operators++;
 	sim_pt_enter(ctx, run);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -161,6 +178,7 @@ static void sim_pt_clear(struct sim_ctx *ctx, uint64_t va, uint64_t len)
 	uint64_t first = sim_pt_index(ctx, va, len);
 	uint64_t n = len >> GM_PAGE_SHIFT, i;
 
+	sim_pt_trace("pmap clear", ctx, va, len);
 	for (i = 0; i < n; i++)
 		ctx->pt[first + i].frame = 0;
 	sim_tlb_flush(ctx, first, n);
@@ -176,7 +194,9 @@ static int sim_op_pmap_clear(void *pmap, uint64_t va, uint64_t len)
 	if (err)
 		return err;
 	sim.current->in_op++;
+	ctx->operators++;
 	sim_pt_clear(ctx, va, len);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -278,12 +298,14 @@ static int sim_op_protect(void *pmap, uint64_t va, uint64_t len,
 	SIM_CHECK((prot & GM_PROT_READ) && prot <= 3, "protect with rights %u",
 		  prot);
 	sim.current->in_op++;
+	ctx->operators++;
 	for (i = 0; i < n; i++) {
 		SIM_CHECK(ctx->pt[first + i].frame,
 			  "protect of a page that is not mapped");
 		ctx->pt[first + i].prot = (uint8_t)prot;
 	}
 	sim_tlb_flush(ctx, first, n);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -301,8 +323,10 @@ static int sim_op_enter_runs(void *pmap, const struct gm_pmap_run *runs,
 	if (err)
 		return err;
 	sim.current->in_op++;
+	ctx->operators++;
 	for (i = 0; i < n; i++)
 		sim_pt_enter(ctx, &runs[i]);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -320,8 +344,10 @@ static int sim_op_clear_runs(void *pmap, const struct gm_pmap_run *runs,
 	if (err)
 		return err;
 	sim.current->in_op++;
+	ctx->operators++;
 	for (i = 0; i < n; i++)
 		sim_pt_clear(ctx, runs[i].va, runs[i].len);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -432,8 +458,14 @@ void sim_ctx_stop(struct sim_ctx *ctx)
 	ctx->drain = NULL;
 }
 
-void sim_ctx_clear_all(struct sim_ctx *ctx)
+/* The context has died: its page table is empty from now on, and its operators
+ * say -EAGAIN until @ctx->replacing is false again. */
+void sim_ctx_replace(struct sim_ctx *ctx)
 {
+	sim_ctx_stop(ctx);
+	ctx->replacing = true;
+	while (ctx->operators)
+		sim_yield();
 	memset(ctx->pt, 0, ctx->as->nr_slots * sizeof(*ctx->pt));
 	memset(ctx->cores, 0, sizeof(ctx->cores));
 }
@@ -530,6 +562,10 @@ int sim_xpu_access(struct sim_ctx *ctx, unsigned int core, uint64_t va,
 	for (;;) {
 		sim_point(SIM_STEP);
 		err = ctx->dev->dead || ctx->stopped ? -ENODEV : 0;
+		if (!err && kind != SIM_XPU_LOAD && sim_xpu_guard &&
+		    !(ctx->dev->caps & GM_CAP_WRITE_FAULT) &&
+		    !sim_xpu_guard(ctx, va))
+			err = -EACCES;
 		if (err)
 			break;
 		fault = sim_xpu_step(ctx, core, va, word, kind);

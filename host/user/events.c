@@ -25,7 +25,6 @@
 #define NR_FAULTS 1024U
 #define NR_EVENTS (1U << 18)
 #define NR_MSGS 16
-#define NR_MUTES 64
 #define WAIT_NS 2000000ULL
 #define BELL_LEN (2 * GM_SMALL_PAGE)
 #define ZAP_WAITS 100
@@ -49,16 +48,6 @@ struct event {
 	uint64_t end;
 	uint64_t to;
 	uint8_t type;
-};
-
-/**
- * struct mute - an event of our own doing
- * @exact: one REMOVE of exactly this range; otherwise UNMAPs and REMAPs in it
- */
-struct mute {
-	uint64_t start;
-	uint64_t end;
-	bool exact;
 };
 
 /**
@@ -91,8 +80,6 @@ static struct {
 	uint32_t served; /* (A) */
 	uint32_t seen_waiters; /* (A) */
 	uint32_t served_waiters; /* (A) */
-	struct gm_lock mute_lock;
-	struct mute mutes[NR_MUTES]; /* (mute_lock) */
 	uint64_t bell; /* (C) */
 	struct gm_lock flush_lock;
 	uint32_t flushed; /* (A) */
@@ -151,57 +138,9 @@ void gm_events_exit(void)
 
 /* --- events of our own doing -------------------------------------------- */
 
-static void add_mute(uint64_t start, uint64_t end, bool exact)
-{
-	int i;
-
-	for (;;) {
-		gm_lock_raw(&ev.mute_lock);
-		for (i = 0; i < NR_MUTES && ev.mutes[i].end; i++)
-			;
-		if (i < NR_MUTES)
-			ev.mutes[i] = (struct mute){ start, end, exact };
-		gm_unlock_raw(&ev.mute_lock);
-		if (i < NR_MUTES)
-			return;
-		/* As many are under way: each ends by itself. */
-		gm_host_sleep_until(gm_host_now() + 50000);
-	}
-}
-
-static bool drop_mute(uint64_t start, uint64_t end, bool exact)
-{
-	bool found = false;
-	int i;
-
-	gm_lock_raw(&ev.mute_lock);
-	for (i = 0; i < NR_MUTES && !found; i++) {
-		if (ev.mutes[i].start == start && ev.mutes[i].end == end &&
-		    ev.mutes[i].exact == exact) {
-			ev.mutes[i].end = 0;
-			found = true;
-		}
-	}
-	gm_unlock_raw(&ev.mute_lock);
-	return found;
-}
-
-static bool inside_mute(uint64_t start, uint64_t end)
-{
-	bool found = false;
-	int i;
-
-	gm_lock_raw(&ev.mute_lock);
-	for (i = 0; i < NR_MUTES && !found; i++)
-		found = !ev.mutes[i].exact && ev.mutes[i].end &&
-			start >= ev.mutes[i].start && end <= ev.mutes[i].end;
-	gm_unlock_raw(&ev.mute_lock);
-	return found;
-}
-
 void gm_events_mute(uint64_t start, uint64_t end)
 {
-	add_mute(start, end, false);
+	gm_mute_add(start, end, false);
 }
 
 /*
@@ -225,20 +164,7 @@ static void flush(void)
 void gm_events_unmute(uint64_t start, uint64_t end)
 {
 	flush();
-	drop_mute(start, end, false);
-}
-
-static bool has_mute(uint64_t start, uint64_t end)
-{
-	bool found = false;
-	int i;
-
-	gm_lock_raw(&ev.mute_lock);
-	for (i = 0; i < NR_MUTES && !found; i++)
-		found = ev.mutes[i].exact && ev.mutes[i].start == start &&
-			ev.mutes[i].end == end;
-	gm_unlock_raw(&ev.mute_lock);
-	return found;
+	gm_mute_drop(start, end, false);
 }
 
 /* If it is not watched any more, there is no event, and the mute goes. */
@@ -247,15 +173,15 @@ int gm_events_zap(uint64_t va, uint64_t len)
 	uint32_t seen;
 	int rc, i;
 
-	add_mute(va, va + len, true);
+	gm_mute_add(va, va + len, true);
 	rc = gm_sys_madvise(va, len, MADV_DONTNEED_LOCKED) ? -errno : 0;
 	for (i = 0; !rc && i < ZAP_WAITS; i++) {
 		seen = gm_events_seen();
-		if (!has_mute(va, va + len))
+		if (!gm_mute_has(va, va + len))
 			return 0;
 		gm_events_wait(seen);
 	}
-	drop_mute(va, va + len, true);
+	gm_mute_drop(va, va + len, true);
 	return rc;
 }
 
@@ -346,8 +272,8 @@ static bool queue_event(const struct uffd_msg *msg)
 	if (start == ev.bell + GM_SMALL_PAGE)
 		gm_add(&ev.flushed, 1);
 	if ((start >= ev.bell && start < ev.bell + BELL_LEN) ||
-	    (type == UFFD_EVENT_REMOVE ? drop_mute(start, end, true)
-				       : inside_mute(start, end)))
+	    (type == UFFD_EVENT_REMOVE ? gm_mute_drop(start, end, true)
+				       : gm_mute_inside(start, end)))
 		type = 0; /* ours */
 	push_event(type, start, end, to);
 	__atomic_store_n(&ev.seen, ev.seen + 1, __ATOMIC_SEQ_CST);
@@ -463,7 +389,14 @@ static void wait_served(uint32_t target)
 
 void gm_events_barrier(void)
 {
+	flush();
 	wait_served(gm_events_seen());
+}
+
+void gm_host_told(struct gm_as *as)
+{
+	(void)as;
+	gm_events_barrier();
 }
 
 /* --- the workers -------------------------------------------------------- */

@@ -15,8 +15,6 @@
 #include "user.h"
 
 #define EAGER_TRIES 4
-#define PATIENCE_NS 200000000ULL
-#define HOLES UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES
 
 /* One call. Returns bytes moved; 0 and *@err, if none. */
 static uint64_t move_once(int fd, uint64_t dst, uint64_t src, uint64_t len,
@@ -37,8 +35,8 @@ static uint64_t move_once(int fd, uint64_t dst, uint64_t src, uint64_t len,
  * Move as much of the range as will go. Returns how much; if that is not all,
  * *@err says why it stopped there.
  */
-static uint64_t move_range(int fd, uint64_t dst, uint64_t src, uint64_t len,
-			   uint64_t mode, int *err)
+uint64_t gm_move_range(int fd, uint64_t dst, uint64_t src, uint64_t len,
+		       uint64_t mode, int *err)
 {
 	uint64_t done = 0, step, give_up = 0;
 	unsigned int tries = 0;
@@ -62,7 +60,7 @@ static uint64_t move_range(int fd, uint64_t dst, uint64_t src, uint64_t len,
 		if (++tries <= EAGER_TRIES)
 			continue;
 		if (!give_up)
-			give_up = gm_host_now() + PATIENCE_NS;
+			give_up = gm_host_now() + GM_PATIENCE_NS;
 		else if (gm_host_now() > give_up)
 			break;
 		gm_events_wait(seen);
@@ -74,8 +72,8 @@ static bool move_in_dock(uint64_t dst, uint64_t src)
 {
 	int err;
 
-	return move_range(gm_user.fd_dock, dst, src, GM_PAGE_SIZE, HOLES,
-			  &err) == GM_PAGE_SIZE;
+	return gm_move_range(gm_user.fd_dock, dst, src, GM_PAGE_SIZE,
+			     GM_MOVE_HOLES, &err) == GM_PAGE_SIZE;
 }
 
 static int status_of(int err)
@@ -93,7 +91,7 @@ static int status_of(int err)
 	}
 }
 
-static void wake(uint64_t va, uint64_t len)
+void gm_wake_range(uint64_t va, uint64_t len)
 {
 	struct uffdio_range range = { va, len };
 
@@ -102,13 +100,13 @@ static void wake(uint64_t va, uint64_t len)
 
 void gm_host_cpu_wake(struct gm_as *as, uint64_t va)
 {
-	wake(va & ~GM_PAGE_MASK, GM_PAGE_SIZE);
+	gm_wake_range(va & ~GM_PAGE_MASK, GM_PAGE_SIZE);
 }
 
 /* --- mappings of other kinds -------------------------------------------- */
 
 /* The mapping that holds all of the page at @va, or what is there instead. */
-static int whole_vma(uint64_t va, struct gm_vma *vma)
+int gm_vma_whole(uint64_t va, struct gm_vma *vma)
 {
 	if (gm_vma_find(va, vma) || vma->start >= va + GM_PAGE_SIZE ||
 	    vma->shared || !vma->anonymous)
@@ -172,9 +170,9 @@ static int copy_out(uint64_t va, struct gm_page *slot)
 }
 
 /* UFFDIO_COPY also serves a mapping without the right to write. */
-static uint64_t copy_range(uint64_t dst, uint64_t src, uint64_t len, int *err)
+uint64_t gm_copy_range(uint64_t dst, uint64_t src, uint64_t len, int *err)
 {
-	uint64_t done = 0, give_up = gm_host_now() + PATIENCE_NS;
+	uint64_t done = 0, give_up = gm_host_now() + GM_PATIENCE_NS;
 	struct uffdio_copy copy;
 	uint32_t seen;
 
@@ -203,7 +201,7 @@ static int copy_home(uint64_t va, struct gm_page *page)
 	uint64_t done;
 	int err;
 
-	done = copy_range(va, page->addr, GM_PAGE_SIZE, &err);
+	done = gm_copy_range(va, page->addr, GM_PAGE_SIZE, &err);
 	if (done < GM_PAGE_SIZE) {
 		if (done)
 			gm_events_zap(va, GM_PAGE_SIZE);
@@ -220,8 +218,8 @@ static void move_back(uint64_t va, struct gm_page *slot, uint64_t done)
 	int err;
 
 	if (done)
-		move_range(gm_user.fd_region, va, slot->addr, done, HOLES,
-			   &err);
+		gm_move_range(gm_user.fd_region, va, slot->addr, done,
+			      GM_MOVE_HOLES, &err);
 	/* What could not go back has no place any more: it was unmapped. */
 	gm_frames_discard(slot);
 }
@@ -230,7 +228,7 @@ static void move_back(uint64_t va, struct gm_page *slot, uint64_t done)
 static int unmap_odd(uint64_t va, struct gm_page *slot, bool *again)
 {
 	struct gm_vma vma;
-	int rc = whole_vma(va, &vma);
+	int rc = gm_vma_whole(va, &vma);
 
 	*again = false;
 	if (rc)
@@ -268,8 +266,9 @@ static int unmap_hard(uint64_t va, struct gm_page *slot, uint64_t done, int err)
 		} else if (err != ENOENT) {
 			break;
 		}
-		done += move_range(gm_user.fd_dock, slot->addr + done,
-				   va + done, GM_PAGE_SIZE - done, HOLES, &err);
+		done += gm_move_range(gm_user.fd_dock, slot->addr + done,
+				      va + done, GM_PAGE_SIZE - done,
+				      GM_MOVE_HOLES, &err);
 	}
 	if (done < GM_PAGE_SIZE) {
 		move_back(va, slot, done);
@@ -341,7 +340,7 @@ static void taken(uint64_t va, struct gm_page **slots, unsigned int n)
 static int unmap_read_only(uint64_t va, struct gm_page *slot)
 {
 	struct gm_vma vma;
-	int rc = whole_vma(va, &vma);
+	int rc = gm_vma_whole(va, &vma);
 
 	if (rc)
 		return rc == -ENOENT ? -EAGAIN : -EBUSY;
@@ -372,8 +371,8 @@ void gm_host_cpu_unmap(struct gm_as *as, uint64_t va, struct gm_page **slots,
 			continue;
 		}
 		run = neighbours(slots + i, n - i);
-		done = move_range(gm_user.fd_dock, slots[i]->addr, at,
-				  run * GM_PAGE_SIZE, 0, &err);
+		done = gm_move_range(gm_user.fd_dock, slots[i]->addr, at,
+				     run * GM_PAGE_SIZE, 0, &err);
 		whole = (unsigned int)(done >> GM_PAGE_SHIFT);
 		memset(status + i, 0, whole * sizeof(*status));
 		taken(at, slots + i, whole);
@@ -394,7 +393,7 @@ static int map_odd(uint64_t va, struct gm_page *page, bool *again)
 {
 	struct gm_vma vma;
 	int64_t there;
-	int rc = whole_vma(va, &vma);
+	int rc = gm_vma_whole(va, &vma);
 
 	*again = false;
 	if (rc == -ENOENT)
@@ -418,8 +417,8 @@ static int map_hard(uint64_t va, struct gm_page *page, uint64_t done, int err)
 		rc = map_odd(va, page, &again);
 		if (!again || rc)
 			return rc;
-		done = move_range(gm_user.fd_region, va, page->addr,
-				  GM_PAGE_SIZE, HOLES, &err);
+		done = gm_move_range(gm_user.fd_region, va, page->addr,
+				     GM_PAGE_SIZE, GM_MOVE_HOLES, &err);
 		if (done == GM_PAGE_SIZE) {
 			page->vacant = 1;
 			return 0;
@@ -429,8 +428,8 @@ static int map_hard(uint64_t va, struct gm_page *page, uint64_t done, int err)
 	if (!done && (err == EBUSY || err == EINVAL))
 		return copy_home(va, page);
 	if (done)
-		move_range(gm_user.fd_dock, page->addr, va, done, HOLES,
-			   &ignored);
+		gm_move_range(gm_user.fd_dock, page->addr, va, done,
+			      GM_MOVE_HOLES, &ignored);
 	return status_of(err);
 }
 
@@ -449,8 +448,8 @@ void gm_host_cpu_map(struct gm_as *as, uint64_t va, struct gm_page **pages,
 			continue;
 		}
 		run = neighbours(pages + i, n - i);
-		done = move_range(gm_user.fd_region, at, pages[i]->addr,
-				  run * GM_PAGE_SIZE, HOLES, &err);
+		done = gm_move_range(gm_user.fd_region, at, pages[i]->addr,
+				     run * GM_PAGE_SIZE, GM_MOVE_HOLES, &err);
 		whole = (unsigned int)(done >> GM_PAGE_SHIFT);
 		memset(status + i, 0, whole * sizeof(*status));
 		for (k = 0; k < whole; k++)
@@ -462,164 +461,4 @@ void gm_host_cpu_map(struct gm_as *as, uint64_t va, struct gm_page **pages,
 		status[i] = map_hard(at, pages[i], done & GM_PAGE_MASK, err);
 		i++;
 	}
-}
-
-/* --- pages in pieces ------------------------------------------------------ */
-
-static int zero_range(uint64_t start, uint64_t end)
-{
-	struct uffdio_zeropage zero;
-	uint64_t give_up = gm_host_now() + PATIENCE_NS;
-	uint32_t seen;
-
-	while (start < end) {
-		seen = gm_events_seen();
-		memset(&zero, 0, sizeof(zero));
-		zero.range.start = start;
-		zero.range.len = end - start;
-		if (gm_sys_ioctl(gm_user.fd_region, UFFDIO_ZEROPAGE, &zero) ==
-		    0)
-			return 0;
-		if (zero.zeropage > 0)
-			start += (uint64_t)zero.zeropage;
-		else if (errno == EEXIST)
-			start += GM_SMALL_PAGE;
-		else if (errno != EAGAIN || gm_host_now() > give_up)
-			return errno == ENOENT ? -EAGAIN : -errno;
-		else
-			gm_events_wait(seen);
-	}
-	return 0;
-}
-
-/*
- * All of it may be missing, if the program has just discarded it: then a huge
- * page is better than 512 small ones.
- */
-static bool fill_huge(uint64_t va)
-{
-	struct gm_page *frame = gm_frames_try_get(true);
-	uint64_t done;
-	int err;
-
-	if (!frame)
-		return false;
-	done = move_range(gm_user.fd_region, va, frame->addr, GM_PAGE_SIZE, 0,
-			  &err);
-	if (done == GM_PAGE_SIZE)
-		frame->vacant = 1;
-	else if (done)
-		gm_frames_discard(frame); /* zeros, whichever side they are */
-	gm_host_page_put(NULL, frame);
-	return done == GM_PAGE_SIZE;
-}
-
-int gm_host_cpu_fill(struct gm_as *as, uint64_t va)
-{
-	uint64_t end = va + GM_PAGE_SIZE, at = va, from, to;
-	struct gm_vma vma;
-	int rc;
-
-	if (whole_vma(va, &vma) == 0 && (vma.prot & PROT_WRITE) &&
-	    !gm_vma_present(va, end, NULL, NULL) && fill_huge(va))
-		return 0;
-	while (at < end && gm_vma_find(at, &vma) == 0 && vma.start < end) {
-		at = GM_MAX(at, vma.start);
-		vma.end = GM_MIN(vma.end, end);
-		while (at < vma.end &&
-		       gm_vma_missing(at, vma.end, &from, &to)) {
-			rc = zero_range(from, to);
-			if (rc && rc != -EINVAL)
-				return rc;
-			at = to;
-		}
-		at = vma.end;
-	}
-	gm_host_cpu_wake(as, va);
-	return 0;
-}
-
-/* One mapping's part of a cut page; skips what is there already. */
-static void scatter_piece(uint64_t start, uint64_t end, uint64_t src,
-			  bool writable)
-{
-	uint64_t at = start, done;
-	int err = 0;
-
-	while (at < end) {
-		done = writable ? move_range(gm_user.fd_region, at,
-					     src + (at - start), end - at,
-					     HOLES, &err)
-				: copy_range(at, src + (at - start), end - at,
-					     &err);
-		at += done;
-		if (at == end || done)
-			continue;
-		if (err == EEXIST)
-			at += GM_SMALL_PAGE;
-		else if (writable && (err == EINVAL || err == EBUSY))
-			writable = false; /* locked or held: copy */
-		else
-			return; /* somebody else's mapping by now */
-	}
-}
-
-int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va, struct gm_page *page,
-			    uint64_t off, uint64_t len)
-{
-	uint64_t at = va + off, end = at + len;
-	struct gm_vma vma;
-	int64_t bytes = 0;
-
-	while (at < end && gm_vma_find(at, &vma) == 0 && vma.start < end) {
-		at = GM_MAX(at, vma.start);
-		vma.end = GM_MIN(vma.end, end);
-		if (vma.anonymous && !vma.shared) {
-			bytes += (int64_t)(vma.end - at);
-			if (page)
-				scatter_piece(at, vma.end,
-					      page->addr + (at - va),
-					      vma.prot & PROT_WRITE);
-		}
-		at = vma.end;
-	}
-	if (page)
-		gm_frames_discard(page);
-	wake(va + off, len);
-	return bytes;
-}
-
-int gm_host_cpu_poison(struct gm_as *as, uint64_t va)
-{
-	uint64_t start = va, end = va + GM_PAGE_SIZE;
-	uint64_t give_up = gm_host_now() + PATIENCE_NS;
-	struct uffdio_poison poison;
-	uint32_t seen;
-
-	while (start < end) {
-		seen = gm_events_seen();
-		memset(&poison, 0, sizeof(poison));
-		poison.range.start = start;
-		poison.range.len = end - start;
-		if (gm_sys_ioctl(gm_user.fd_region, UFFDIO_POISON, &poison) ==
-		    0)
-			return 0;
-		if (poison.updated > 0)
-			start += (uint64_t)poison.updated;
-		else if (errno == EEXIST)
-			start += GM_SMALL_PAGE;
-		else if (errno != EAGAIN || gm_host_now() > give_up)
-			return errno == ENOENT ? -EAGAIN : -errno;
-		else
-			gm_events_wait(seen);
-	}
-	gm_host_cpu_wake(as, va);
-	return 0;
-}
-
-int gm_host_cpu_unpoison(struct gm_as *as, uint64_t va)
-{
-	int rc = gm_events_zap(va, GM_PAGE_SIZE);
-
-	return rc == -ENOMEM ? -EAGAIN : rc;
 }

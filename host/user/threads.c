@@ -9,6 +9,7 @@
  */
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@ static struct {
  * @taken: indices that somebody does or has done
  * @width: threads that may still join
  * @users: helpers that are inside
+ * @text: what a helper said that went wrong
  */
 struct job {
 	struct job *next; /* (jobs.lock) */
@@ -46,6 +48,7 @@ struct job {
 	uint32_t taken; /* (A) */
 	unsigned int width; /* (jobs.lock) */
 	uint32_t users; /* (A) */
+	char text[256]; /* (jobs.lock) */
 };
 
 static struct {
@@ -79,6 +82,19 @@ static void run_job(struct job *job)
 	while ((i = __atomic_fetch_add(&job->taken, 1, __ATOMIC_RELAXED)) <
 	       job->n)
 		job->fn(job->arg, i);
+}
+
+/* The error's text belongs to the thread whose call it was. */
+static void help(struct job *job)
+{
+	gm_error_clear();
+	run_job(job);
+	if (!gm_error()[0])
+		return;
+	gm_lock_raw(&jobs.lock);
+	if (!job->text[0])
+		snprintf(job->text, sizeof(job->text), "%s", gm_error());
+	gm_unlock_raw(&jobs.lock);
 }
 
 static struct job *join_job(void)
@@ -116,7 +132,7 @@ static void helper(struct gm_thread *self)
 		seen = gm_load(&jobs.posted);
 		job = join_job();
 		if (job) {
-			run_job(job);
+			help(job);
 			leave_job(job);
 		} else {
 			gm_futex_wait(&jobs.posted, seen, 0);
@@ -141,12 +157,13 @@ static void drop_job(struct job *job)
 void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 		      unsigned int n, unsigned int width)
 {
-	struct job job = { .fn = fn, .arg = arg, .n = n, .width = width - 1 };
+	struct job job = { .fn = fn, .arg = arg, .n = n };
 
 	gm_assert_below((enum gm_rank)0);
-	job.width = GM_MIN(GM_MIN(width, n), gm_user.nr_helpers + 1);
-	job.width = job.width ? job.width - 1 : 0;
-	if (!job.width || !gm_load(&threads.nr)) {
+	width = GM_MIN(GM_MIN(width, n), gm_user.nr_helpers + 1);
+	width = width ? width - 1 : 0; /* not counting the caller */
+	job.width = width;
+	if (!width || !gm_load(&threads.nr)) {
 		run_job(&job);
 		return;
 	}
@@ -155,9 +172,11 @@ void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 	jobs.first = &job;
 	gm_unlock_raw(&jobs.lock);
 	gm_add(&jobs.posted, 1);
-	gm_futex_wake(&jobs.posted, (int)job.width);
+	gm_futex_wake(&jobs.posted, (int)width);
 	run_job(&job);
 	drop_job(&job);
+	if (job.text[0])
+		gm_host_error(0, "%s", job.text);
 }
 
 /* --- starting and stopping ---------------------------------------------- */

@@ -122,6 +122,12 @@ void gm_events_unmute(uint64_t start, uint64_t end);
 /* Empty a page of a region, page table included. */
 int gm_events_zap(uint64_t va, uint64_t len);
 
+/* mute.c: ranges of which events are dropped; @exact: one REMOVE of just it. */
+void gm_mute_add(uint64_t start, uint64_t end, bool exact);
+bool gm_mute_drop(uint64_t start, uint64_t end, bool exact);
+bool gm_mute_inside(uint64_t start, uint64_t end);
+bool gm_mute_has(uint64_t start, uint64_t end);
+
 /* frames.c */
 int gm_frames_init(void);
 void gm_frames_exit(void);
@@ -170,6 +176,16 @@ uint64_t gm_vma_present(uint64_t start, uint64_t end, uint64_t *from,
 /* The first run of missing 4 KiB pages; false if there is none. */
 bool gm_vma_missing(uint64_t start, uint64_t end, uint64_t *from, uint64_t *to);
 bool gm_vma_huge(uint64_t start, uint64_t end);
+
+/* pagetable.c: see there. */
+#define GM_MOVE_HOLES UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES
+/* How long a kernel that says EAGAIN is believed. */
+#define GM_PATIENCE_NS 200000000ULL
+int gm_vma_whole(uint64_t va, struct gm_vma *vma);
+uint64_t gm_move_range(int fd, uint64_t dst, uint64_t src, uint64_t len,
+		       uint64_t mode, int *err);
+uint64_t gm_copy_range(uint64_t dst, uint64_t src, uint64_t len, int *err);
+void gm_wake_range(uint64_t va, uint64_t len);
 
 static inline struct gm_page *gm_page_of(struct gm_list *link)
 {

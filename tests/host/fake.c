@@ -54,13 +54,14 @@ static int serve_locked(unsigned int i, uint64_t va)
 
 int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access)
 {
-	unsigned int i = (unsigned int)((va - fake_base) >> GM_PAGE_SHIFT);
+	unsigned int i =
+		(unsigned int)((va - gm_load(&fake_base)) >> GM_PAGE_SHIFT);
 	int rc = gm_load(&fake_error);
 
 	gm_add(&fake_faults, 1);
 	if (rc)
 		return rc;
-	if (i >= nr_pages)
+	if (i >= gm_load(&nr_pages))
 		return -EFAULT;
 	gm_lock(&entries[i].lock, GM_RANK_ENTRY);
 	rc = serve_locked(i, va & ~GM_PAGE_MASK);
@@ -70,8 +71,10 @@ int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access)
 
 static void slowly(void)
 {
-	if (fake_event_ms)
-		gm_host_sleep_until(gm_host_now() + fake_event_ms * 1000000ULL);
+	unsigned int ms = gm_load(&fake_event_ms);
+
+	if (ms)
+		gm_host_sleep_until(gm_host_now() + ms * 1000000ULL);
 }
 
 /* Pages wholly in the range are forgotten. */
@@ -81,8 +84,8 @@ static void forget(uint64_t va, uint64_t len)
 	unsigned int i;
 
 	for (; at + GM_PAGE_SIZE <= va + len; at += GM_PAGE_SIZE) {
-		i = (unsigned int)((at - fake_base) >> GM_PAGE_SHIFT);
-		if (i >= nr_pages)
+		i = (unsigned int)((at - gm_load(&fake_base)) >> GM_PAGE_SHIFT);
+		if (i >= gm_load(&nr_pages))
 			continue;
 		gm_lock(&entries[i].lock, GM_RANK_ENTRY);
 		if (entries[i].page)
@@ -194,15 +197,16 @@ int gm_machine_stats(int nid, struct gm_stats *out)
 
 void fake_start(unsigned int n, int tracked)
 {
+	uint64_t va;
+
 	fake_as = gm_as_current();
 	ck_assert_msg(fake_as != NULL, "%s", gm_error());
-	memset(entries, 0, sizeof(entries));
-	nr_pages = n;
+	gm_store(&nr_pages, n);
 	ck_assert_int_eq(gm_host_range_map(fake_as, 0, n * GM_PAGE_SIZE,
 					   GM_PROT_READ | GM_PROT_WRITE,
-					   tracked ? GM_RANGE_TRACKED : 0,
-					   &fake_base),
+					   tracked ? GM_RANGE_TRACKED : 0, &va),
 			 0);
+	gm_store(&fake_base, va);
 }
 
 void fake_stop(void)
@@ -210,9 +214,11 @@ void fake_stop(void)
 	unsigned int i;
 
 	for (i = 0; i < nr_pages; i++) {
+		gm_lock(&entries[i].lock, GM_RANK_ENTRY);
 		if (entries[i].page)
 			gm_host_page_put(fake_as, entries[i].page);
 		entries[i].page = NULL;
+		gm_unlock(&entries[i].lock, GM_RANK_ENTRY);
 	}
 	gm_host_range_unmap(fake_as, fake_base, nr_pages * GM_PAGE_SIZE);
 	gm_user_exit();
@@ -258,11 +264,13 @@ int fake_take(unsigned int i)
 
 int fake_put(unsigned int i)
 {
-	int status;
+	int status = -ENOENT;
 
 	gm_lock(&entries[i].lock, GM_RANK_ENTRY);
-	gm_host_cpu_map(fake_as, (uint64_t)fake_ptr(i), &entries[i].page, 1,
-			GM_PROT_READ | GM_PROT_WRITE, &status);
+	if (entries[i].page)
+		gm_host_cpu_map(fake_as, (uint64_t)fake_ptr(i),
+				&entries[i].page, 1,
+				GM_PROT_READ | GM_PROT_WRITE, &status);
 	if (!status) {
 		gm_host_page_put(fake_as, entries[i].page);
 		entries[i].page = NULL;

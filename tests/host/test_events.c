@@ -29,8 +29,8 @@ START_TEST(unmap_is_reported)
 	memset(fake_ptr(0), 1, 8 * GM_PAGE_SIZE);
 	munmap(fake_ptr(2) + 4096, 2 * GM_PAGE_SIZE);
 	wait_for(&fake_unmapped, 1);
-	ck_assert_uint_eq(fake_last_va, (uint64_t)fake_ptr(2) + 4096);
-	ck_assert_uint_eq(fake_last_len, 2 * GM_PAGE_SIZE);
+	ck_assert_uint_eq(gm_load(&fake_last_va), (uint64_t)fake_ptr(2) + 4096);
+	ck_assert_uint_eq(gm_load(&fake_last_len), 2 * GM_PAGE_SIZE);
 	fake_stop();
 }
 END_TEST
@@ -44,8 +44,8 @@ START_TEST(discard_is_reported)
 	/* At once, though the core may not have heard of it yet. */
 	ck_assert_int_eq(fake_ptr(3)[7], 0);
 	wait_for(&fake_discarded, 1);
-	ck_assert_uint_eq(fake_last_va, (uint64_t)fake_ptr(3));
-	ck_assert_uint_eq(fake_last_len, GM_PAGE_SIZE);
+	ck_assert_uint_eq(gm_load(&fake_last_va), (uint64_t)fake_ptr(3));
+	ck_assert_uint_eq(gm_load(&fake_last_len), GM_PAGE_SIZE);
 	madvise(fake_ptr(4), 8192, MADV_FREE);
 	wait_for(&fake_discarded, 2);
 	fake_stop();
@@ -57,7 +57,7 @@ START_TEST(slow_core_still_finds_zeros)
 	unsigned int i;
 
 	fake_start(8, 1);
-	fake_event_ms = 20;
+	gm_store(&fake_event_ms, 20);
 	for (i = 0; i < 8; i++) {
 		memset(fake_ptr(i), 1, GM_PAGE_SIZE);
 		ck_assert_int_eq(fake_take(i), 0);
@@ -154,12 +154,12 @@ START_TEST(hang_munmap_behind_core)
 
 	fake_start(8, 1);
 	memset(fake_ptr(0), 1, 8 * GM_PAGE_SIZE);
-	fake_event_ms = 300;
+	gm_store(&fake_event_ms, 300);
 	munmap(fake_ptr(6), GM_PAGE_SIZE);
 	start = gm_host_now();
 	munmap(fake_ptr(7), GM_PAGE_SIZE);
 	ck_assert_uint_lt(gm_host_now() - start, 250000000);
-	fake_event_ms = 0;
+	gm_store(&fake_event_ms, 0);
 	fake_stop();
 }
 END_TEST

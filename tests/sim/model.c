@@ -107,6 +107,11 @@ void model_stored(struct model *m, uint64_t va, uint64_t word)
 
 	SAY("store", m, va, 8, (int)(word & 0xffff));
 	memcpy(m->val + off, &word, 8);
+	if (!model_mapped(m, va)) {
+		/* Into memory of which nobody knows yet that it is there. */
+		memset(m->flags + off, MODEL_STORED, 8);
+		return;
+	}
 	if (!model_flags(m, va))
 		return;
 	for (i = 0; i < 8; i++) {
@@ -253,12 +258,16 @@ void model_unmap(struct model *m, const struct model_change *c, uint64_t va,
 
 void model_map(struct model *m, uint64_t va, uint64_t len, unsigned int prot)
 {
-	uint64_t slot;
+	uint64_t slot, i;
 
 	memset(m->mapped + model_piece(va), 1, len / SIM_PIECE);
 	memset(m->prot + model_piece(va), (int)prot, len / SIM_PIECE);
-	memset(m->val + model_off(va), 0, len);
-	memset(m->flags + model_off(va), 0, len);
+	for (i = model_off(va); i < model_off(va) + len; i++) {
+		m->alt[i] = 0;
+		if (m->flags[i] != MODEL_STORED)
+			m->val[i] = 0;
+		m->flags[i] = m->flags[i] == MODEL_STORED ? MODEL_EITHER : 0;
+	}
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++) {
 		m->lost[slot] = m->pinned[slot] = m->cut[slot] = 0;
 		m->changing[slot] = 0;
@@ -282,6 +291,8 @@ void model_save(const struct model *m, uint64_t va, uint64_t len,
 {
 	uint64_t i, n = len >> GM_PAGE_SHIFT;
 
+	s->first = model_slot(va);
+	s->at = sim.steps;
 	s->n = n;
 	memcpy(s->val, m->val + model_off(va), len);
 	memcpy(s->alt, m->alt + model_off(va), len);
@@ -306,7 +317,9 @@ void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 	memcpy(m->mapped + model_piece(va), s->mapped, len / SIM_PIECE);
 	memcpy(m->prot + model_piece(va), s->prot, len / SIM_PIECE);
 	for (i = 0; i < n; i++) {
-		m->lost[model_slot(va) + i] = s->lost[i];
+		if (s->lost[i] || m->lost_at[s->first + i] >= s->at ||
+		    m->lost_at[model_slot(va) + i] >= s->at)
+			model_lost(m, model_slot(va) + i);
 		m->pinned[model_slot(va) + i] = s->pinned[i];
 		m->cut[model_slot(va) + i] = s->cut[i];
 	}

@@ -104,6 +104,8 @@ void model_protect(struct model *m, uint64_t va, uint64_t len,
 
 /* Pages on their way from one address to another. */
 struct model_saved {
+	uint64_t first; /* page they came from */
+	uint64_t at; /* step */
 	uint64_t n;
 	uint8_t val[MODEL_MAX_CHANGE * GM_PAGE_SIZE];
 	uint8_t alt[MODEL_MAX_CHANGE * GM_PAGE_SIZE];

@@ -155,6 +155,8 @@ static void worker_main(void *arg)
 
 		if (t.park)
 			worker_park();
+		if (!t.ops_left)
+			break;
 		t.ops_left--;
 		sim.current->doing = op_names[op];
 		sim.current->busy_since = sim.steps;
@@ -283,6 +285,7 @@ static void run_config(uint64_t seed)
 	for (i = 0; i < 8; i++)
 		sim_rand();
 	c->seed = seed;
+	c->trace = options.trace;
 	c->nr_as = 1 + (unsigned int)sim_chance(3);
 	c->nr_plain = 6;
 	c->nr_slots = 24 + (unsigned int)sim_below(60) + c->nr_plain;
@@ -370,6 +373,7 @@ static void one_run(uint64_t seed, uint64_t ops)
 	run_config(seed);
 	t.ops_left = ops;
 	sim_dev_died = torture_died;
+	sim_xpu_guard = torture_guard;
 	sim.fail_call = options.fail_call;
 	sim.fail_nth = options.fail_nth;
 	sim.fail_error = options.fail_error;

@@ -135,6 +135,7 @@ struct sim_ctx *pick_ctx(struct model *m);
 void torture_setup_devices(void);
 void torture_devices_end(void);
 int tdev_step(struct tdev *d, unsigned int as);
+bool torture_guard(struct sim_ctx *ctx, uint64_t va);
 void torture_died(struct sim_dev *dev, bool lost);
 
 /* At a quiet moment: everything is as it should be. */
