@@ -263,10 +263,12 @@ void model_map(struct model *m, uint64_t va, uint64_t len, unsigned int prot)
 	memset(m->mapped + model_piece(va), 1, len / SIM_PIECE);
 	memset(m->prot + model_piece(va), (int)prot, len / SIM_PIECE);
 	for (i = model_off(va); i < model_off(va) + len; i++) {
+		bool stray = m->flags[i] & MODEL_STORED;
+
 		m->alt[i] = 0;
-		if (m->flags[i] != MODEL_STORED)
+		m->flags[i] = stray ? MODEL_EITHER : 0;
+		if (!stray)
 			m->val[i] = 0;
-		m->flags[i] = m->flags[i] == MODEL_STORED ? MODEL_EITHER : 0;
 	}
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++) {
 		m->lost[slot] = m->pinned[slot] = m->cut[slot] = 0;
@@ -308,12 +310,26 @@ void model_save(const struct model *m, uint64_t va, uint64_t len,
 
 void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 {
+	uint8_t stray[MODEL_MAX_CHANGE * GM_PAGE_SIZE];
 	uint64_t i, n = s->n, len = n << GM_PAGE_SHIFT;
 
+	for (i = 0; i < len; i++)
+		stray[i] = m->flags[model_off(va) + i] & (MODEL_STORED |
+							   MODEL_EITHER);
 	model_map(m, va, len, 0);
-	memcpy(m->val + model_off(va), s->val, len);
-	memcpy(m->alt + model_off(va), s->alt, len);
-	memcpy(m->flags + model_off(va), s->flags, len);
+	for (i = 0; i < len; i++) {
+		uint64_t at = model_off(va) + i;
+
+		/* Stored to before anybody knew the address. */
+		if (stray[i] && !s->flags[i]) {
+			m->alt[at] = s->val[i];
+			m->flags[at] = MODEL_EITHER;
+			continue;
+		}
+		m->val[at] = s->val[i];
+		m->alt[at] = s->alt[i];
+		m->flags[at] = s->flags[i];
+	}
 	memcpy(m->mapped + model_piece(va), s->mapped, len / SIM_PIECE);
 	memcpy(m->prot + model_piece(va), s->prot, len / SIM_PIECE);
 	for (i = 0; i < n; i++) {
