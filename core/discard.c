@@ -12,6 +12,8 @@
 
 /* A page that a broken XPU does not give back is tried this often. */
 #define FORCE_TRIES 3
+/* When the host has said so often that a mapping changes, it has changed. */
+#define PASS_TRIES 64
 
 int gm_entry_drop_locked(struct gm_dir *dir, struct gm_entry *e, int force)
 {
@@ -57,6 +59,7 @@ int gm_entry_drop_locked(struct gm_dir *dir, struct gm_entry *e, int force)
  * @off: the part: first byte
  * @len: and how many; GM_PAGE_SIZE for the whole page
  * @by_program: its own madvise() does it
+ * @tries: how often it was
  * @slot: got before the lock, for what the CPU has mapped
  */
 struct gm_discard {
@@ -67,6 +70,7 @@ struct gm_discard {
 	uint64_t off;
 	uint64_t len;
 	int by_program;
+	unsigned int tries;
 	struct gm_page *slot;
 };
 
@@ -155,7 +159,7 @@ static int discard_locked(struct gm_discard *d)
 	 * told only when this here is done: it may not wait for that. What the
 	 * CPU had, the program's own call has emptied by then.
 	 */
-	if (err == -EAGAIN && d->by_program)
+	if (err == -EAGAIN && d->by_program && d->tries >= PASS_TRIES)
 		return 0;
 	if (err || d->e->state == GM_STATE_EMPTY)
 		return err;
@@ -231,10 +235,13 @@ static int discard_page(struct gm_discard *d)
 static int discard(struct gm_as *as, uint64_t va, uint64_t len, int by_program)
 {
 	uint64_t end = va + len;
+	unsigned int tries = 0;
 	int first_err = 0, err;
 
 	while (va < end) {
-		struct gm_discard d = { .as = as, .by_program = by_program };
+		struct gm_discard d = { .as = as,
+					.by_program = by_program,
+					.tries = tries++ };
 
 		d.r = gm_region_next(as, va, end);
 		if ((!d.r || d.r->start > va) && !first_err)
@@ -253,6 +260,7 @@ static int discard(struct gm_as *as, uint64_t va, uint64_t len, int by_program)
 			continue;
 		if (err && !first_err)
 			first_err = err;
+		tries = 0;
 		va += d.len;
 	}
 	gm_machine_settle();

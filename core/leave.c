@@ -174,10 +174,8 @@ static void settle(struct gm_dev *dev)
 		gm_store(&dev->settled, 1);
 		leave.hopeless = gm_load(&dev->health) == GM_DEV_LOST;
 		/* Without host memory for it, it stays where it can be read. */
-		if (gm_leave_all(dev->node, NULL, &leave)) {
-			gm_store(&dev->settled, 0);
-			gm_add(&gm_machine.unsettled, 1);
-		}
+		if (gm_leave_all(dev->node, NULL, &leave))
+			gm_dev_unsettle(dev);
 	}
 	gm_unlock(&dev->lock, GM_RANK_DEV);
 }
