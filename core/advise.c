@@ -19,6 +19,7 @@
  * @end: after the last page
  * @only_backed: leave pages without data alone
  * @err: the first failure (A)
+ * @hole: an address that is not unified memory, 0 if there is none (A)
  */
 struct gm_prefetch {
 	struct gm_target target;
@@ -26,6 +27,7 @@ struct gm_prefetch {
 	uint64_t end;
 	uint8_t only_backed;
 	int err;
+	uint64_t hole;
 };
 
 static void first_error(int *where, int err)
@@ -56,11 +58,7 @@ static unsigned int chunk_pages(struct gm_prefetch *p, uint64_t va,
 		struct gm_region *r = gm_region_lookup(p->target.as, va);
 
 		if (!r) {
-			first_error(
-				&p->err,
-				gm_host_error(-ENOMEM,
-					      "0x%llx is not unified memory",
-					      (unsigned long long)va));
+			gm_store(&p->hole, va);
 			continue;
 		}
 		if (!p->only_backed || backed(r, va))
@@ -92,7 +90,50 @@ static void prefetch_chunk(void *arg, unsigned int i)
 	}
 }
 
-static int prefetch(struct gm_prefetch *p)
+static int prefetch_error(const struct gm_prefetch *p)
+{
+	if (p->err == -ENOMEM && p->target.ctx)
+		return gm_node_full(p->target.ctx->dev->node, 1);
+	if (p->err == -ENOMEM)
+		return gm_host_error(-ENOMEM,
+				     "host memory is full: some pages could "
+				     "not be moved there");
+	if (p->err == -EBUSY)
+		return gm_host_error(-EBUSY,
+				     "some pages stay where they are: the "
+				     "kernel holds them, or a GM_PIN");
+	if (p->err == -EHWPOISON)
+		return gm_host_error(-EHWPOISON,
+				     "some pages were lost with an XPU's "
+				     "memory");
+	return gm_host_error(p->err, "some pages could not be moved (%d)",
+			     p->err);
+}
+
+/*
+ * The next unbroken stretch of unified memory in [*at, end): its start in *at.
+ * Return: where it ends, 0 if there is none. A hole is no page's business, and
+ * may be most of the address space.
+ */
+static uint64_t stretch(struct gm_as *as, uint64_t *at, uint64_t end,
+			uint64_t *hole)
+{
+	struct gm_region *r = gm_region_next(as, *at, end);
+	uint64_t stop = 0;
+
+	if (!r || r->start > *at)
+		*hole = GM_MAX(*at, (uint64_t)1); /* 0 says that there is none */
+	if (r)
+		*at = GM_MAX(*at, r->start);
+	while (r) {
+		stop = GM_MIN(r->end, end);
+		gm_region_put(r);
+		r = stop < end ? gm_region_lookup(as, stop) : NULL;
+	}
+	return stop;
+}
+
+static void prefetch_stretch(struct gm_prefetch *p)
 {
 	uint64_t pages = (p->end - p->start) >> GM_PAGE_SHIFT;
 	uint64_t chunks = (pages + GM_BATCH - 1) / GM_BATCH, done = 0;
@@ -106,10 +147,31 @@ static int prefetch(struct gm_prefetch *p)
 				 GM_MIN(n, (uint64_t)PREFETCH_THREADS));
 		if (part.err)
 			first_error(&p->err, part.err);
+		if (part.hole)
+			p->hole = part.hole;
 		done += n;
 	}
-	/* The text was made where it is known what was in the way. */
-	return p->err;
+}
+
+static int prefetch(struct gm_prefetch *p)
+{
+	struct gm_prefetch part = *p;
+	uint64_t end = p->end;
+
+	while (part.start < end) {
+		part.end = stretch(p->target.as, &part.start, end, &part.hole);
+		if (!part.end)
+			break;
+		prefetch_stretch(&part);
+		part.start = part.end;
+	}
+	/* The texts of the threads that moved pages are gone with them. */
+	if (part.err)
+		return prefetch_error(&part);
+	if (part.hole)
+		return gm_host_error(-ENOMEM, "0x%llx is not unified memory",
+				     (unsigned long long)part.hole);
+	return 0;
 }
 
 /* --- marks ------------------------------------------------------------- */
@@ -230,14 +292,19 @@ static int mark_page(const struct gm_mark *m, uint64_t va)
 
 static int mark(const struct gm_mark *m, uint64_t start, uint64_t end)
 {
+	uint64_t va = start, stop, hole = 0;
 	int first = 0, err;
-	uint64_t va;
 
-	for (va = start; va < end; va += GM_PAGE_SIZE) {
-		err = mark_page(m, va);
-		if (err && !first)
-			first = err;
+	while (va < end && (stop = stretch(m->as, &va, end, &hole))) {
+		for (; va < stop; va += GM_PAGE_SIZE) {
+			err = mark_page(m, va);
+			if (err && !first)
+				first = err;
+		}
 	}
+	if (hole && !first)
+		first = gm_host_error(-ENOMEM, "0x%llx is not unified memory",
+				      (unsigned long long)hole);
 	return first;
 }
 

@@ -22,10 +22,12 @@ void gm_as_exit(struct gm_as *as)
 {
 	unsigned int i;
 
+	/* First the pages: a detach would want to bring them home. */
+	while (gm_as_unmap(as, 0, ~GM_PAGE_MASK))
+		gm_wait_for_memory();
 	for (i = 1; i <= GM_MAX_CTX; i++)
 		if (as->ctxs[i])
 			gm_as_detach(as, as->ctxs[i]->dev);
-	gm_as_unmap(as, 0, ~GM_PAGE_MASK);
 	gm_host_zfree(as->table,
 		      sizeof(*as->table) + (as->table ? as->table->room : 0) *
 						   sizeof(struct gm_region *));

@@ -62,6 +62,21 @@ static int source_of(struct gm_region *r, struct gm_entry *e,
 	return 0;
 }
 
+/* Is this unified memory whose rights do not allow it? */
+static int denied(struct gm_as *as, uint64_t va, unsigned int right)
+{
+	struct gm_region *r = gm_region_lookup(as, va);
+	unsigned int prot = right;
+	struct gm_entry *e;
+
+	if (!r)
+		return 0;
+	e = gm_dir_peek(r->dir, gm_region_slot(r, va));
+	prot = e ? gm_entry_prot(r->dir, e) : gm_load(&r->dir->prot);
+	gm_region_put(r);
+	return !(prot & right);
+}
+
 static int text(int err, uint64_t va, const char *what)
 {
 	if (err == -EACCES)
@@ -89,6 +104,17 @@ static int host_text(int err, uint64_t va)
 				     (unsigned long long)va);
 	return gm_host_error(err, "the page at 0x%llx cannot be replaced (%d)",
 			     (unsigned long long)va, err);
+}
+
+/* What the program itself could not touch: why not? */
+static int fault_text(struct gm_as *as, int err, uint64_t va,
+		      unsigned int right)
+{
+	const char *what = right == GM_PROT_WRITE ? "store" : "load";
+
+	if (err == -EFAULT && denied(as, va, right))
+		err = -EACCES;
+	return text(err, va, what);
 }
 
 /*
@@ -131,7 +157,7 @@ static int read_piece(struct gm_memcpy *m, struct gm_page *page, uint64_t off,
 		err = gm_host_user_read(m->as, m->buffer, src, n);
 	if (!err && page && !gm_page_is_host(page))
 		err = gm_page_write(page, off, m->buffer, n);
-	return text(err, src, "load");
+	return fault_text(m->as, err, src, GM_PROT_READ);
 }
 
 /* May a piece go from its source into @page in one copy, or in chunks? */
@@ -355,8 +381,9 @@ static int copy_part(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	if (err)
 		return err;
 	if (!ctx)
-		return text(gm_host_user_write(m->as, dst, m->buffer, n), dst,
-			    "store");
+		return fault_text(m->as,
+				  gm_host_user_write(m->as, dst, m->buffer, n),
+				  dst, GM_PROT_WRITE);
 	do {
 		err = fetch(m, ctx, dst & ~GM_PAGE_MASK);
 		if (!err)
@@ -398,7 +425,13 @@ static int one_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
 	    by_cpu(m, src + n - 1)) {
 		err = gm_host_user_copy(m->as, dst, src, n);
 		/* Which side it was is worth knowing. */
-		return text(err, dst, "store (or read the source)");
+		if (err == -EFAULT && (denied(m->as, src, GM_PROT_READ) ||
+				       denied(m->as, src + n - 1,
+					      GM_PROT_READ)))
+			return text(-EACCES, src, "load");
+		if (err == -EFAULT && denied(m->as, dst, GM_PROT_WRITE))
+			return text(-EACCES, dst, "store");
+		return text(err, dst, "store (or load from the source)");
 	}
 	if (n == GM_PAGE_SIZE && is_unified(m->as, dst)) {
 		do

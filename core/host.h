@@ -251,6 +251,13 @@ void gm_host_range_unmap(struct gm_as *as, uint64_t va, uint64_t len);
 int gm_host_range_track(struct gm_as *as, uint64_t va, uint64_t len);
 
 /*
+ * What the program has done by itself before has come to gm_as_unmapped(),
+ * gm_as_remapped() and gm_as_discarded() when this returns.
+ * pre: no lock is held; not from inside those three.
+ */
+void gm_host_told(struct gm_as *as);
+
+/*
  * Move what the program has at @from to @to, which gm_host_range_map() made
  * and nobody knows (what a stray touch put there is dropped), and undo the mapping of @from; without any event to
  * the core. @to is tracked if @from was.

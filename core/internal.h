@@ -104,6 +104,8 @@ unsigned int gm_node_take(struct gm_node *node, struct gm_page **pages,
  * @may_wait 0, for a thread that has pages in hand, what is free: maybe none.
  * Returns how many, -ENOMEM if all is wired, or -ENODEV.
  */
+/* The error that @n pages cannot be had, with its text. */
+int gm_node_full(struct gm_node *node, unsigned int n);
 int gm_node_alloc(struct gm_node *node, struct gm_page **pages, unsigned int n,
 		  int may_wait);
 /* The page holds no data any more; it may be held by an evictor. */

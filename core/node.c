@@ -62,7 +62,7 @@ unsigned int gm_node_take(struct gm_node *node, struct gm_page **pages,
 	return i;
 }
 
-static int node_full(struct gm_node *node, unsigned int n)
+int gm_node_full(struct gm_node *node, unsigned int n)
 {
 	const uint64_t mb = GM_PAGE_SIZE;
 	uint64_t free, active, wired;
@@ -114,7 +114,7 @@ int gm_node_alloc(struct gm_node *node, struct gm_page **pages, unsigned int n,
 		if (node_moving(node))
 			gm_waitq_wait(&node->changed, seen);
 		else if (++tries > GM_ALLOC_TRIES)
-			return node_full(node, n);
+			return gm_node_full(node, n);
 	}
 }
 

@@ -287,6 +287,28 @@ static void fault_chunk(const struct gm_target *t, const uint64_t *vas,
 	}
 }
 
+/* The program may have made a place by mremap() that we hear of only now. */
+static void look_again(const struct gm_target *t, const uint64_t *vas,
+		       const enum gm_access *access, unsigned int n,
+		       int *status)
+{
+	unsigned int i, told = 0;
+
+	for (i = 0; i < n; i++) {
+		if (status[i] != -EFAULT || gm_as_overlaps(t->as, vas[i], 1))
+			continue;
+		if (!told++)
+			gm_host_told(t->as);
+		fault_chunk(t, vas + i, access + i, 1, status + i);
+		if (status[i] != -EFAULT)
+			continue;
+		gm_count(t->ctx->dev->node, faults_failed, 1);
+		gm_trace(GM_EV_ERROR, access[i], vas[i] & ~GM_PAGE_MASK, 0,
+			 GM_NODE_NONE, t->ctx->dev->node->nid, gm_host_now(),
+			 -EFAULT);
+	}
+}
+
 int gm_dev_fault_many(struct gm_as *as, const uint64_t *vas, unsigned int n,
 		      struct gm_dev *dev, const enum gm_access *access,
 		      int *status)
@@ -305,6 +327,7 @@ int gm_dev_fault_many(struct gm_as *as, const uint64_t *vas, unsigned int n,
 	for (i = 0; i < n; i += GM_BATCH)
 		fault_chunk(&t, vas + i, access + i,
 			    GM_MIN(n - i, (unsigned int)GM_BATCH), status + i);
+	look_again(&t, vas, access, n, status);
 	gm_ctx_put(t.ctx);
 	gm_machine_settle();
 	for (i = 0; i < n; i++)

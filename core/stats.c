@@ -37,6 +37,21 @@ void gm_machine_exit(void)
 	}
 }
 
+/* How many pages have their data elsewhere too, by what is known unlocked. */
+static uint64_t nr_shared_locked(struct gm_node *node)
+{
+	struct gm_list *at;
+	uint64_t n = 0;
+
+	for (at = node->active.next; at != &node->active; at = at->next) {
+		struct gm_page *page = gm_container(at, struct gm_page, link);
+
+		n += page->entry &&
+		     gm_load(&page->entry->state) == GM_STATE_SHARED;
+	}
+	return n;
+}
+
 static void node_info(struct gm_node *node, struct gm_node_info *out)
 {
 	unsigned int i;
@@ -52,10 +67,10 @@ static void node_info(struct gm_node *node, struct gm_node_info *out)
 	out->free = node->nr_free * GM_PAGE_SIZE;
 	out->resident = node->nr_active * GM_PAGE_SIZE;
 	out->pinned = node->nr_wired * GM_PAGE_SIZE;
+	out->replicas = (node->dev ? nr_shared_locked(node) : node->nr_active) *
+			GM_PAGE_SIZE;
 	gm_unlock(&node->lock, GM_RANK_NODE);
-	if (!node->dev)
-		out->replicas = out->resident;
-	else
+	if (node->dev)
 		out->lost = !gm_dev_alive(node->dev);
 }
 
@@ -213,6 +228,10 @@ int gm_trace_start(size_t capacity)
 	struct gm_event *ring = NULL, *old;
 	size_t old_room;
 
+	if (capacity > SIZE_MAX / sizeof(*ring))
+		return gm_host_error(-ENOMEM,
+				     "no memory for a trace of %zu events",
+				     capacity);
 	if (capacity) {
 		ring = gm_host_zalloc(capacity * sizeof(*ring));
 		if (!ring)

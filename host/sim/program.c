@@ -282,6 +282,12 @@ static void sim_event_worker(void *arg)
 	}
 }
 
+void gm_host_told(struct gm_as *as)
+{
+	while (as->host.sim->nr_pending)
+		sim_yield();
+}
+
 /* Post an event and wait until it has been read. */
 static void sim_event_post(struct sim_as *as, struct sim_event *ev,
 			   enum sim_event_kind kind, uint64_t va, uint64_t to,

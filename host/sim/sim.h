@@ -424,6 +424,7 @@ struct sim_ctx {
 	bool stopped;
 	bool attached;
 	bool replacing; /* its operators say -EAGAIN until gm_as_reset() ends */
+	unsigned int operators; /* on its page table, under way */
 	unsigned int users; /* accesses and faults under way */
 	struct sim_task *drain;
 	uint64_t refuse_start; /* what va_examine refuses */
@@ -457,7 +458,7 @@ struct sim_ctx *sim_ctx_new(struct sim_dev *dev, struct sim_as *as);
 void sim_ctx_free(struct sim_ctx *ctx);
 /* No access is under way when this returns, and none starts. */
 void sim_ctx_stop(struct sim_ctx *ctx);
-void sim_ctx_clear_all(struct sim_ctx *ctx);
+void sim_ctx_replace(struct sim_ctx *ctx);
 
 /* Would the program let this context store there now? Asked just before a
  * store that its hardware does not check. */

@@ -166,7 +166,9 @@ static int sim_op_pmap_enter(void *pmap, const struct gm_pmap_run *run)
 	if (err)
 		return err;
 	sim.current->in_op++;
+	ctx->operators++;
 	sim_pt_enter(ctx, run);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -192,7 +194,9 @@ static int sim_op_pmap_clear(void *pmap, uint64_t va, uint64_t len)
 	if (err)
 		return err;
 	sim.current->in_op++;
+	ctx->operators++;
 	sim_pt_clear(ctx, va, len);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -294,12 +298,14 @@ static int sim_op_protect(void *pmap, uint64_t va, uint64_t len,
 	SIM_CHECK((prot & GM_PROT_READ) && prot <= 3, "protect with rights %u",
 		  prot);
 	sim.current->in_op++;
+	ctx->operators++;
 	for (i = 0; i < n; i++) {
 		SIM_CHECK(ctx->pt[first + i].frame,
 			  "protect of a page that is not mapped");
 		ctx->pt[first + i].prot = (uint8_t)prot;
 	}
 	sim_tlb_flush(ctx, first, n);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -317,8 +323,10 @@ static int sim_op_enter_runs(void *pmap, const struct gm_pmap_run *runs,
 	if (err)
 		return err;
 	sim.current->in_op++;
+	ctx->operators++;
 	for (i = 0; i < n; i++)
 		sim_pt_enter(ctx, &runs[i]);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -336,8 +344,10 @@ static int sim_op_clear_runs(void *pmap, const struct gm_pmap_run *runs,
 	if (err)
 		return err;
 	sim.current->in_op++;
+	ctx->operators++;
 	for (i = 0; i < n; i++)
 		sim_pt_clear(ctx, runs[i].va, runs[i].len);
+	ctx->operators--;
 	sim.current->in_op--;
 	return 0;
 }
@@ -448,8 +458,14 @@ void sim_ctx_stop(struct sim_ctx *ctx)
 	ctx->drain = NULL;
 }
 
-void sim_ctx_clear_all(struct sim_ctx *ctx)
+/* The context has died: its page table is empty from now on, and its operators
+ * say -EAGAIN until @ctx->replacing is false again. */
+void sim_ctx_replace(struct sim_ctx *ctx)
 {
+	sim_ctx_stop(ctx);
+	ctx->replacing = true;
+	while (ctx->operators)
+		sim_yield();
 	memset(ctx->pt, 0, ctx->as->nr_slots * sizeof(*ctx->pt));
 	memset(ctx->cores, 0, sizeof(ctx->cores));
 }

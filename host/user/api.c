@@ -8,13 +8,17 @@
 #include "sys.h"
 #include "user.h"
 
+static struct gm_as *enter_counts(void)
+{
+	gm_error_clear();
+	return gm_as_current();
+}
+
 /* Ready, and with what the program did itself before in force. */
 static struct gm_as *enter(void)
 {
-	struct gm_as *as;
+	struct gm_as *as = enter_counts();
 
-	gm_error_clear();
-	as = gm_as_current();
 	if (as)
 		gm_events_barrier();
 	return as;
@@ -235,7 +239,7 @@ int gm_nodes(struct gm_node_info *out, size_t n)
 {
 	int i, nr;
 
-	if (!enter())
+	if (!enter_counts())
 		return -errno;
 	nr = gm_machine_nodes(out, n);
 	for (i = 0; i < nr && (size_t)i < n; i++) {
@@ -248,14 +252,14 @@ int gm_nodes(struct gm_node_info *out, size_t n)
 
 int gm_process_stats(struct gm_stats *out)
 {
-	return enter() ? gm_machine_stats(GM_NODE_NONE, out) : -errno;
+	return enter_counts() ? gm_machine_stats(GM_NODE_NONE, out) : -errno;
 }
 
 int gm_node_stats(int node, struct gm_stats *out)
 {
 	if (node < 0)
 		return gm_host_error(-EINVAL, "there is no node %d", node);
-	return enter() ? gm_machine_stats(node, out) : -errno;
+	return enter_counts() ? gm_machine_stats(node, out) : -errno;
 }
 
 /* For the preload library: is there unified memory? 2: and nothing else. */

@@ -389,7 +389,14 @@ static void wait_served(uint32_t target)
 
 void gm_events_barrier(void)
 {
+	flush();
 	wait_served(gm_events_seen());
+}
+
+void gm_host_told(struct gm_as *as)
+{
+	(void)as;
+	gm_events_barrier();
 }
 
 /* --- the workers -------------------------------------------------------- */

@@ -417,8 +417,12 @@ int gm_host_page_get(struct gm_as *as, int nid, unsigned int flags,
 struct gm_page *gm_frames_try_get(bool zeroed)
 {
 	bool is = zeroed;
-	struct gm_page *page = pool_page(0, &is, false);
+	struct gm_page *page = pool_page(this_node(GM_NODE_NONE), &is, false);
 
+	if (!page) {
+		is = true;
+		page = fresh_page(GM_NODE_NONE);
+	}
 	if (page && zeroed && !is)
 		gm_host_zero((void *)page->addr, GM_PAGE_SIZE);
 	return page;

@@ -48,7 +48,9 @@ enum gm_sys_call {
 extern int (*gm_sys_hook)(enum gm_sys_call call, unsigned long what);
 static inline int gm_sys_fails(enum gm_sys_call call, unsigned long what)
 {
-	int err = gm_sys_hook ? gm_sys_hook(call, what) : 0;
+	int (*hook)(enum gm_sys_call, unsigned long) =
+		__atomic_load_n(&gm_sys_hook, __ATOMIC_ACQUIRE);
+	int err = hook ? hook(call, what) : 0;
 
 	if (err)
 		errno = err;

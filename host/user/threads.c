@@ -157,12 +157,13 @@ static void drop_job(struct job *job)
 void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 		      unsigned int n, unsigned int width)
 {
-	struct job job = { .fn = fn, .arg = arg, .n = n, .width = width - 1 };
+	struct job job = { .fn = fn, .arg = arg, .n = n };
 
 	gm_assert_below((enum gm_rank)0);
-	job.width = GM_MIN(GM_MIN(width, n), gm_user.nr_helpers + 1);
-	job.width = job.width ? job.width - 1 : 0;
-	if (!job.width || !gm_load(&threads.nr)) {
+	width = GM_MIN(GM_MIN(width, n), gm_user.nr_helpers + 1);
+	width = width ? width - 1 : 0; /* not counting the caller */
+	job.width = width;
+	if (!width || !gm_load(&threads.nr)) {
 		run_job(&job);
 		return;
 	}
@@ -171,7 +172,7 @@ void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 	jobs.first = &job;
 	gm_unlock_raw(&jobs.lock);
 	gm_add(&jobs.posted, 1);
-	gm_futex_wake(&jobs.posted, (int)job.width);
+	gm_futex_wake(&jobs.posted, (int)width);
 	run_job(&job);
 	drop_job(&job);
 	if (job.text[0])

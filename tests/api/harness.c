@@ -305,11 +305,13 @@ const char *const place_names[] = {
 	[REST] = "at rest",	 [DISCARDED] = "discarded",
 };
 
-/* Prefetched pages push all others out. */
+/* Prefetched pages push all others out. They themselves leave no trace. */
 void evict_all(struct gpu *g)
 {
-	void *ballast = um(g->pages);
+	char *ballast = um(g->pages);
 
+	for (size_t i = 0; i < g->pages; i++)
+		ballast[i * PAGE] = 1;
 	works(gmadvise(g->node, ballast, g->pages * PAGE, GM_WILLNEED));
 	works(gm_munmap(ballast, g->pages * PAGE));
 }
@@ -327,6 +329,9 @@ void put(struct gpu *g, void *p, size_t bytes, uint64_t seed, enum place place)
 	size_t pages = pages_of(p, bytes);
 	uint64_t xpu = 1ull << g->node;
 
+	/* What was written by an XPU would come exclusively, even to be read. */
+	if (place == ON_BOTH || place == REST)
+		works(gmadvise(GM_NODE_NONE, start, pages * PAGE, GM_DONTNEED));
 	if (place == ON_XPU || place == EVICTED)
 		gpu_fill(g, p, bytes, seed);
 	else

@@ -264,11 +264,13 @@ int fake_take(unsigned int i)
 
 int fake_put(unsigned int i)
 {
-	int status;
+	int status = -ENOENT;
 
 	gm_lock(&entries[i].lock, GM_RANK_ENTRY);
-	gm_host_cpu_map(fake_as, (uint64_t)fake_ptr(i), &entries[i].page, 1,
-			GM_PROT_READ | GM_PROT_WRITE, &status);
+	if (entries[i].page)
+		gm_host_cpu_map(fake_as, (uint64_t)fake_ptr(i),
+				&entries[i].page, 1,
+				GM_PROT_READ | GM_PROT_WRITE, &status);
 	if (!status) {
 		gm_host_page_put(fake_as, entries[i].page);
 		entries[i].page = NULL;

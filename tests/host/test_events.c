@@ -29,8 +29,8 @@ START_TEST(unmap_is_reported)
 	memset(fake_ptr(0), 1, 8 * GM_PAGE_SIZE);
 	munmap(fake_ptr(2) + 4096, 2 * GM_PAGE_SIZE);
 	wait_for(&fake_unmapped, 1);
-	ck_assert_uint_eq(fake_last_va, (uint64_t)fake_ptr(2) + 4096);
-	ck_assert_uint_eq(fake_last_len, 2 * GM_PAGE_SIZE);
+	ck_assert_uint_eq(gm_load(&fake_last_va), (uint64_t)fake_ptr(2) + 4096);
+	ck_assert_uint_eq(gm_load(&fake_last_len), 2 * GM_PAGE_SIZE);
 	fake_stop();
 }
 END_TEST
@@ -44,8 +44,8 @@ START_TEST(discard_is_reported)
 	/* At once, though the core may not have heard of it yet. */
 	ck_assert_int_eq(fake_ptr(3)[7], 0);
 	wait_for(&fake_discarded, 1);
-	ck_assert_uint_eq(fake_last_va, (uint64_t)fake_ptr(3));
-	ck_assert_uint_eq(fake_last_len, GM_PAGE_SIZE);
+	ck_assert_uint_eq(gm_load(&fake_last_va), (uint64_t)fake_ptr(3));
+	ck_assert_uint_eq(gm_load(&fake_last_len), GM_PAGE_SIZE);
 	madvise(fake_ptr(4), 8192, MADV_FREE);
 	wait_for(&fake_discarded, 2);
 	fake_stop();

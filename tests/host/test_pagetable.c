@@ -458,7 +458,7 @@ START_TEST(moves_elsewhere)
 		gm_host_range_move(fake_as, fake_base, to, 4 * GM_PAGE_SIZE),
 		0);
 	check_words((void *)to, 0, 0, GM_PAGE_SIZE);
-	fake_base = to;
+	gm_store(&fake_base, to);
 	check_page(1, 1); /* it is still watched */
 	gm_events_barrier();
 	ck_assert_uint_eq(fake_unmapped + fake_remapped + fake_discarded, 0);
@@ -493,16 +493,14 @@ START_TEST(failing_calls)
 		gm_host_range_track(fake_as, fake_base, 3 * GM_PAGE_SIZE), 0);
 	mprotect(fake_ptr(2), GM_PAGE_SIZE, PROT_READ);
 	for (n = 1; n < 40; n++) {
-		nr_calls = 0;
+		gm_store(&nr_calls, 0);
 		gm_store(&fail_at, n);
-		gm_sys_hook = fail_nth;
+		gm_store(&gm_sys_hook, fail_nth);
 		for (i = 0; i < 3; i++)
 			fake_take(i);
-		for (i = 0; i < 3; i++) {
-			if (fake_page(i))
-				fake_put(i);
-		}
-		gm_sys_hook = NULL;
+		for (i = 0; i < 3; i++)
+			fake_put(i);
+		gm_store(&gm_sys_hook, NULL);
 		for (i = 0; i < 3; i++)
 			check_page(i, i);
 	}

@@ -107,6 +107,11 @@ void model_stored(struct model *m, uint64_t va, uint64_t word)
 
 	SAY("store", m, va, 8, (int)(word & 0xffff));
 	memcpy(m->val + off, &word, 8);
+	if (!model_mapped(m, va)) {
+		/* Into memory of which nobody knows yet that it is there. */
+		memset(m->flags + off, MODEL_STORED, 8);
+		return;
+	}
 	if (!model_flags(m, va))
 		return;
 	for (i = 0; i < 8; i++) {
@@ -253,12 +258,16 @@ void model_unmap(struct model *m, const struct model_change *c, uint64_t va,
 
 void model_map(struct model *m, uint64_t va, uint64_t len, unsigned int prot)
 {
-	uint64_t slot;
+	uint64_t slot, i;
 
 	memset(m->mapped + model_piece(va), 1, len / SIM_PIECE);
 	memset(m->prot + model_piece(va), (int)prot, len / SIM_PIECE);
-	memset(m->val + model_off(va), 0, len);
-	memset(m->flags + model_off(va), 0, len);
+	for (i = model_off(va); i < model_off(va) + len; i++) {
+		m->alt[i] = 0;
+		if (m->flags[i] != MODEL_STORED)
+			m->val[i] = 0;
+		m->flags[i] = m->flags[i] == MODEL_STORED ? MODEL_EITHER : 0;
+	}
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++) {
 		m->lost[slot] = m->pinned[slot] = m->cut[slot] = 0;
 		m->changing[slot] = 0;

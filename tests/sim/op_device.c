@@ -275,9 +275,7 @@ int op_reset(struct worker *w)
 		return OP_SKIPPED;
 	ctx = d->dev->ctxs[w->as];
 	d->busy = true;
-	sim_ctx_stop(ctx);
-	ctx->replacing = true;
-	sim_ctx_clear_all(ctx);
+	sim_ctx_replace(ctx);
 	sim_yield();
 	err = CALL(gm_as_reset(&ctx->as->as, d->dev->dev));
 	SIM_CHECK(!err || d->dev->dead, "reset: error %d", err);
