@@ -296,7 +296,7 @@ struct gm_dev {
 	uint32_t attached; /* (D) */
 	uint8_t health; /* (A) enum gm_dev_health */
 	uint32_t pins; /* (M) threads that settle it */
-	uint8_t settled; /* (D) its pages have been given up */
+	uint8_t settled; /* (A) its pages have been given up */
 };
 
 /* All there is. One in a process; the simulated machine resets it. */

@@ -495,6 +495,9 @@ static void map_xpu(struct gm_batch *b)
 		struct gm_fault *f = &b->faults[i];
 		struct gm_page *page = f->dst ? f->dst : f->page;
 
+		/* Nothing is given up for a copy on a device that is lost. */
+		if (pending(f) && !gm_dev_alive(b->ctx->dev))
+			fail_dev(f, -ENODEV);
 		if (!pending(f))
 			continue;
 		old_prot[n] = page->prot;

@@ -26,6 +26,7 @@
 #define NR_FAULTS 1024U
 #define NR_EVENTS (1U << 18)
 #define NR_MSGS 16
+#define NR_COPIERS 16U
 #define WAIT_NS 2000000ULL
 
 /**
@@ -214,21 +215,68 @@ static void queue_fault(const struct uffd_msg *msg)
 	post();
 }
 
-/* A library thread that copies a page out found a hole in it: see there. */
+/*
+ * Threads that copy a page out, the library's or others that called it: tid and
+ * page. They hold the entry's lock, so nobody else could serve their faults.
+ */
+static struct copier {
+	pid_t tid; /* (A) 0: free */
+	uint64_t slot; /* (A) */
+} copiers[NR_COPIERS];
+
+unsigned int gm_events_copying(uint64_t va)
+{
+	pid_t tid = (pid_t)syscall(SYS_gettid), none;
+	unsigned int i;
+
+	for (i = 0;; i = (i + 1) % NR_COPIERS) {
+		none = 0;
+		if (__atomic_compare_exchange_n(&copiers[i].tid, &none, tid, 0,
+						__ATOMIC_ACQ_REL,
+						__ATOMIC_ACQUIRE))
+			break;
+		/* As many are under way: each ends by itself. */
+		if (i == NR_COPIERS - 1)
+			gm_host_sleep_until(gm_host_now() + 50000);
+	}
+	gm_store(&copiers[i].slot, va);
+	return i;
+}
+
+void gm_events_copied(unsigned int i)
+{
+	gm_store(&copiers[i].slot, 0);
+	gm_store(&copiers[i].tid, 0);
+}
+
+static bool is_copying(pid_t tid, uint64_t slot)
+{
+	unsigned int i;
+
+	for (i = 0; i < NR_COPIERS; i++) {
+		if (gm_load(&copiers[i].tid) == tid &&
+		    gm_load(&copiers[i].slot) == slot)
+			return true;
+	}
+	return false;
+}
+
+/* A thread that copies a page out found a hole in it: see there. */
 static bool own_fault(const struct uffd_msg *msg)
 {
-	struct gm_thread *thread =
-		gm_thread_by_tid((pid_t)msg->arg.pagefault.feat.ptid);
+	pid_t tid = (pid_t)msg->arg.pagefault.feat.ptid;
 	struct uffdio_zeropage zero = {
 		.range = { msg->arg.pagefault.address & ~(GM_SMALL_PAGE - 1),
 			   GM_SMALL_PAGE },
 	};
 
-	if (!thread)
+	if (!is_copying(tid, SLOT(zero.range.start))) {
+		if (gm_thread_by_tid(tid))
+			gm_host_bug(__FILE__, __LINE__,
+				    "a thread of the library touches unified "
+				    "memory");
 		return false;
-	if (gm_load(&thread->copying) != SLOT(zero.range.start))
-		gm_host_bug(__FILE__, __LINE__,
-			    "a thread of the library touches unified memory");
+	}
 	/* EAGAIN: an event is pending, which we read next. It faults again. */
 	if (ioctl(gm_user.fd_region, UFFDIO_ZEROPAGE, &zero))
 		ioctl(gm_user.fd_region, UFFDIO_WAKE, &zero.range);
@@ -479,14 +527,19 @@ static void send_bus_error(const struct fault *fault)
 
 /*
  * The core does not know this page, but it is watched: the program has moved
- * a piece to where no page begins. From now on it is plain memory.
+ * a piece to where no page begins. From now on it is plain memory. (With the
+ * lock: a region that is just being made here is in the table afterwards, and
+ * must stay watched.)
  */
 static void let_go(uint64_t slot)
 {
 	struct uffdio_range range = { slot, GM_PAGE_SIZE };
 
-	if (!gm_events_pending(slot, slot + GM_PAGE_SIZE))
+	gm_lock(&ev.as->lock, GM_RANK_AS);
+	if (!gm_as_overlaps(ev.as, slot, GM_PAGE_SIZE) &&
+	    !gm_events_pending(slot, slot + GM_PAGE_SIZE))
 		gm_sys_ioctl(gm_user.fd_region, UFFDIO_UNREGISTER, &range);
+	gm_unlock(&ev.as->lock, GM_RANK_AS);
 }
 
 static void serve_fault(const struct fault *fault)
@@ -499,14 +552,10 @@ static void serve_fault(const struct fault *fault)
 	switch (rc) {
 	case 0:
 		return;
-	case -EHWPOISON:
-		if (gm_host_cpu_poison(ev.as, slot) == 0)
-			return;
-		send_bus_error(fault);
-		break;
 	case -EFAULT:
 		let_go(slot);
 		break;
+	case -EHWPOISON: /* the page table says so by now */
 	case -EACCES: /* the kernel says so itself */
 	case -EAGAIN:
 		break;

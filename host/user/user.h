@@ -84,18 +84,13 @@ int gm_fork_init(void);
 bool gm_fork_is_child(void);
 
 /* threads.c */
-/*
- * struct gm_thread - a thread of the library
- * @copying: the region's page that it reads just now, 0 if none
- */
+/* struct gm_thread - a thread of the library */
 struct gm_thread {
 	pthread_t handle;
 	pid_t tid;
 	void (*run)(struct gm_thread *self);
 	unsigned int index;
-	uint64_t copying;
 };
-extern GM_TLS struct gm_thread *gm_self;
 int gm_threads_start(struct gm_as *as);
 void gm_threads_stop(void);
 bool gm_threads_stopping(void);
@@ -116,6 +111,10 @@ void gm_events_wait(uint32_t seen);
  * has done so far have reached the core. */
 /* Has an unmap or move of part of the range been read, but not served? */
 bool gm_events_pending(uint64_t start, uint64_t end);
+/* The calling thread reads this page of a region, with its entry's lock held:
+ * what it finds missing is zeros. The number is for the end of it. */
+unsigned int gm_events_copying(uint64_t va);
+void gm_events_copied(unsigned int copier);
 /* Events of our own doing, which the core is not told. */
 void gm_events_mute(uint64_t start, uint64_t end);
 void gm_events_unmute(uint64_t start, uint64_t end);
