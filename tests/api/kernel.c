@@ -269,8 +269,67 @@ START_TEST(pagemap_and_smaps_see_only_what_is_mapped)
 }
 END_TEST
 
+/* --- other calls on the range ------------------------------------------------------ */
+
+START_TEST(own_hints_of_the_program)
+{
+	char *p = um(3);
+
+	gpu_start(&gpu, 4);
+	put(&gpu, p, 3 * PAGE, 1, (enum place)_i);
+	madvise(p, 3 * PAGE, MADV_PAGEOUT);
+	madvise(p, 3 * PAGE, MADV_COLD);
+	cpu_check(p, PAGE, 1);
+	gpu_check(&gpu, p, 3 * PAGE, 1);
+	/* Cuts the page, as a partial munmap() does. */
+	ck_assert_int_eq(madvise(p + SMALL, SMALL, MADV_DONTDUMP), 0);
+	cpu_check(p, 3 * PAGE, 1);
+	put(&gpu, p + PAGE, 2 * PAGE, 2, (enum place)_i);
+	cpu_check(p, PAGE, 1);
+	cpu_check(p + PAGE, 2 * PAGE, 2);
+}
+END_TEST
+
+/*
+ * Half a page of another kind: from then on the kernel cannot move it as one.
+ * It comes home, and an XPU's launch that wants it fails.
+ */
+START_TEST(cut_by_a_flag)
+{
+	char *p = um(2);
+	struct kargs a = { .src = (uint64_t *)p, .n = 1 };
+
+	gpu_start(&gpu, 4);
+	put(&gpu, p, 2 * PAGE, 1, (enum place)_i);
+	ck_assert_int_eq(madvise(p + PAGE / 2, PAGE, MADV_DONTDUMP), 0);
+	cpu_check(p, 2 * PAGE, 1);
+	ck_assert_int_eq(gpu_try(&gpu, "peek", 1, &a), -EBUSY);
+	ck_assert_int_eq(sgpu_reset(gpu.sgpu), 0);
+	cpu_check(p, 2 * PAGE, 1);
+}
+END_TEST
+
+START_TEST(collapse_is_refused)
+{
+	char *p = um(1);
+
+	gpu_start(&gpu, 4);
+	p[SMALL] = 1;
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+	/* Whole already, or refused; never another page with other data. */
+	madvise(p, PAGE, MADV_COLLAPSE);
+	ck_assert_int_eq(p[SMALL], 1);
+	gpu_sum_is(&gpu, p, PAGE, 1);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
+	tcase_add_loop_test(tc, own_hints_of_the_program, 0, NR_PLACES);
+	tcase_add_loop_test(tc, cut_by_a_flag, 0, NR_PLACES);
+	tcase_add_test(tc, collapse_is_refused);
 	tcase_add_loop_test(tc, read_and_write, 0, NR_PLACES);
 	tcase_add_loop_test(tc, writev_and_sendfile, 0, NR_PLACES);
 	tcase_add_test(tc, pipes_and_paths);
