@@ -233,7 +233,8 @@ START_TEST(process_vm_readv_from_outside)
 			_exit(1);
 		snprintf(path, sizeof(path), "/proc/%d/mem", self);
 		mem = open(path, O_RDWR);
-		if (mem < 0 || pread(mem, back, 64, (off_t)(uintptr_t)p) != 64 ||
+		if (mem < 0 ||
+		    pread(mem, back, 64, (off_t)(uintptr_t)p) != 64 ||
 		    memcmp(back, model, 64))
 			_exit(2);
 		memset(back, 0, 64);
@@ -326,12 +327,12 @@ START_TEST(pagemap_sees_only_what_is_mapped)
 	gpu_start(&gpu, 4);
 	cpu_fill(p, 2 * PAGE, 1);
 	gpu_fill(&gpu, p, PAGE, 2);
-	ck_assert_int_eq(pread(fd, &entry, 8, (off_t)((uintptr_t)p / SMALL * 8)),
-			 8);
-	ck_assert_uint_eq(entry >> 63, 0); /* not present */
 	ck_assert_int_eq(
-		pread(fd, &entry, 8, (off_t)((uintptr_t)(p + PAGE) / SMALL * 8)),
-		8);
+		pread(fd, &entry, 8, (off_t)((uintptr_t)p / SMALL * 8)), 8);
+	ck_assert_uint_eq(entry >> 63, 0); /* not present */
+	ck_assert_int_eq(pread(fd, &entry, 8,
+			       (off_t)((uintptr_t)(p + PAGE) / SMALL * 8)),
+			 8);
 	ck_assert_uint_eq(entry >> 63, 1);
 	cpu_check(p, PAGE, 2);
 	close(fd);
