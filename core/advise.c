@@ -110,7 +110,30 @@ static int prefetch_error(const struct gm_prefetch *p)
 			     p->err);
 }
 
-static int prefetch(struct gm_prefetch *p)
+/*
+ * The next unbroken stretch of unified memory in [*at, end): its start in *at.
+ * Return: where it ends, 0 if there is none. A hole is no page's business, and
+ * may be most of the address space.
+ */
+static uint64_t stretch(struct gm_as *as, uint64_t *at, uint64_t end,
+			uint64_t *hole)
+{
+	struct gm_region *r = gm_region_next(as, *at, end);
+	uint64_t stop = 0;
+
+	if (!r || r->start > *at)
+		*hole = GM_MAX(*at, (uint64_t)1); /* 0 says that there is none */
+	if (r)
+		*at = GM_MAX(*at, r->start);
+	while (r) {
+		stop = GM_MIN(r->end, end);
+		gm_region_put(r);
+		r = stop < end ? gm_region_lookup(as, stop) : NULL;
+	}
+	return stop;
+}
+
+static void prefetch_stretch(struct gm_prefetch *p)
 {
 	uint64_t pages = (p->end - p->start) >> GM_PAGE_SHIFT;
 	uint64_t chunks = (pages + GM_BATCH - 1) / GM_BATCH, done = 0;
@@ -128,12 +151,26 @@ static int prefetch(struct gm_prefetch *p)
 			p->hole = part.hole;
 		done += n;
 	}
+}
+
+static int prefetch(struct gm_prefetch *p)
+{
+	struct gm_prefetch part = *p;
+	uint64_t end = p->end;
+
+	while (part.start < end) {
+		part.end = stretch(p->target.as, &part.start, end, &part.hole);
+		if (!part.end)
+			break;
+		prefetch_stretch(&part);
+		part.start = part.end;
+	}
 	/* The texts of the threads that moved pages are gone with them. */
-	if (p->err)
-		return prefetch_error(p);
-	if (p->hole)
+	if (part.err)
+		return prefetch_error(&part);
+	if (part.hole)
 		return gm_host_error(-ENOMEM, "0x%llx is not unified memory",
-				     (unsigned long long)p->hole);
+				     (unsigned long long)part.hole);
 	return 0;
 }
 
@@ -255,14 +292,19 @@ static int mark_page(const struct gm_mark *m, uint64_t va)
 
 static int mark(const struct gm_mark *m, uint64_t start, uint64_t end)
 {
+	uint64_t va = start, stop, hole = 0;
 	int first = 0, err;
-	uint64_t va;
 
-	for (va = start; va < end; va += GM_PAGE_SIZE) {
-		err = mark_page(m, va);
-		if (err && !first)
-			first = err;
+	while (va < end && (stop = stretch(m->as, &va, end, &hole))) {
+		for (; va < stop; va += GM_PAGE_SIZE) {
+			err = mark_page(m, va);
+			if (err && !first)
+				first = err;
+		}
 	}
+	if (hole && !first)
+		first = gm_host_error(-ENOMEM, "0x%llx is not unified memory",
+				      (unsigned long long)hole);
 	return first;
 }
 

@@ -70,8 +70,12 @@ int gm_dev_create(const struct gm_dev_ops *ops, void *data, const char *name,
 		  unsigned int caps, struct gm_dev **out)
 {
 	struct gm_dev *dev;
-	int err = ops_check(ops);
+	int err;
 
+	if (!ops || !out)
+		return gm_host_error(-EINVAL, "no operators, or no place for "
+					      "the device");
+	err = ops_check(ops);
 	if (err)
 		return err;
 	dev = gm_host_zalloc(sizeof(*dev));

@@ -263,6 +263,12 @@ static unsigned int insert(uint64_t *vas, enum gm_access *access,
 	return n + 1;
 }
 
+/* Drivers pass on what their device says. */
+static int known_access(enum gm_access access)
+{
+	return access == GM_READ || access == GM_WRITE;
+}
+
 static void fault_chunk(const struct gm_target *t, const uint64_t *vas,
 			const enum gm_access *access, unsigned int n,
 			int *status)
@@ -272,12 +278,21 @@ static void fault_chunk(const struct gm_target *t, const uint64_t *vas,
 	int result[GM_BATCH];
 	unsigned int i, j, nr = 0;
 
-	for (i = 0; i < n; i++)
-		nr = insert(sorted, how, nr, vas[i] & ~GM_PAGE_MASK, access[i]);
+	for (i = 0; i < n; i++) {
+		if (known_access(access[i]))
+			nr = insert(sorted, how, nr, vas[i] & ~GM_PAGE_MASK,
+				    access[i]);
+	}
 	gm_target_serve(t, sorted, nr, how, result);
 	for (i = 0; i < n; i++) {
 		uint64_t va = vas[i] & ~GM_PAGE_MASK;
 
+		if (!known_access(access[i])) {
+			status[i] =
+				gm_host_error(-EINVAL, "an access of kind %d",
+					      (int)access[i]);
+			continue;
+		}
 		for (j = 0; sorted[j] != va; j++)
 			;
 		status[i] = result[j];

@@ -228,6 +228,10 @@ int gm_trace_start(size_t capacity)
 	struct gm_event *ring = NULL, *old;
 	size_t old_room;
 
+	if (capacity > SIZE_MAX / sizeof(*ring))
+		return gm_host_error(-ENOMEM,
+				     "no memory for a trace of %zu events",
+				     capacity);
 	if (capacity) {
 		ring = gm_host_zalloc(capacity * sizeof(*ring));
 		if (!ring)

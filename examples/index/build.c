@@ -76,6 +76,13 @@ struct file_list read_list(const char *path)
 	return files;
 }
 
+void free_list(struct file_list *files)
+{
+	for (size_t i = 0; i < files->nr; i++)
+		free(files->names[i]);
+	free(files->names);
+}
+
 /* read() goes straight into unified memory. */
 static void read_doc(struct arena *arena, struct doc *doc, const char *name)
 {

@@ -27,6 +27,7 @@ struct file_list {
 };
 
 struct file_list read_list(const char *path);
+void free_list(struct file_list *files);
 
 /* Read the documents into unified memory and build their index there. */
 struct index *build_index(const struct file_list *files,

@@ -185,5 +185,6 @@ int main(int argc, char **argv)
 	draw_map(arenas, NR_ARENAS, gpu.node);
 	phase_check(&files, index, arenas, answers, sum, argv[2]);
 	gpu_close(&gpu);
+	free_list(&files);
 	return 0;
 }

@@ -221,18 +221,27 @@ int gmemcpy(int node, void *dst, const void *src, size_t len)
 	return finish(rc);
 }
 
+static int no_room(void)
+{
+	return gm_host_error(-EINVAL, "NULL: no room for the answer");
+}
+
 int gm_where(const void *addr, struct gm_where *out)
 {
 	struct gm_as *as = enter();
 
-	return as ? gm_as_where(as, (uint64_t)addr, out) : -errno;
+	if (!as)
+		return -errno;
+	return out ? gm_as_where(as, (uint64_t)addr, out) : no_room();
 }
 
 int gm_region_stats(const void *addr, struct gm_region_stats *out)
 {
 	struct gm_as *as = enter();
 
-	return as ? gm_as_region_stats(as, (uint64_t)addr, out) : -errno;
+	if (!as)
+		return -errno;
+	return out ? gm_as_region_stats(as, (uint64_t)addr, out) : no_room();
 }
 
 int gm_nodes(struct gm_node_info *out, size_t n)
@@ -241,6 +250,8 @@ int gm_nodes(struct gm_node_info *out, size_t n)
 
 	if (!enter_counts())
 		return -errno;
+	if (n && !out)
+		return no_room();
 	nr = gm_machine_nodes(out, n);
 	for (i = 0; i < nr && (size_t)i < n; i++) {
 		if (!out[i].is_xpu)
@@ -252,14 +263,18 @@ int gm_nodes(struct gm_node_info *out, size_t n)
 
 int gm_process_stats(struct gm_stats *out)
 {
-	return enter_counts() ? gm_machine_stats(GM_NODE_NONE, out) : -errno;
+	if (!enter_counts())
+		return -errno;
+	return out ? gm_machine_stats(GM_NODE_NONE, out) : no_room();
 }
 
 int gm_node_stats(int node, struct gm_stats *out)
 {
+	if (!enter_counts())
+		return -errno;
 	if (node < 0)
 		return gm_host_error(-EINVAL, "there is no node %d", node);
-	return enter_counts() ? gm_machine_stats(node, out) : -errno;
+	return out ? gm_machine_stats(node, out) : no_room();
 }
 
 /* For the preload library: is there unified memory? 2: and nothing else. */

@@ -146,7 +146,7 @@ struct gm_dev_ops {
  * called before gm_as_attach().
  *
  * Context: Any thread of the driver. Takes the machine lock.
- * Return: 0; -EINVAL if @ops is too short, of another version or lacks a
+ * Return: 0; -EINVAL if @ops or @out is NULL, or @ops too short, of another version or lacks a
  * required operator (gm_error() names it), or @name is empty or too long;
  * -ENOSPC if there are already as many devices as the manager can hold;
  * -ENOMEM.
@@ -257,8 +257,8 @@ int gm_as_detach(struct gm_as *as, struct gm_dev *dev);
  * another processor took the page in between.
  *
  * Context: Any thread that is not inside an operator, several at once. Sleeps.
- * Return: 0; -EFAULT if @va is not unified memory; -EACCES if its protection
- * forbids @access; -EBUSY if the kernel or a GM_PIN holds the page where it
+ * Return: 0; -EINVAL if @access is neither; -EFAULT if @va is not unified
+ * memory; -EACCES if its protection forbids @access; -EBUSY if the kernel or a GM_PIN holds the page where it
  * is; -ENOMEM if no memory can be freed for it; -EHWPOISON if the page's data
  * was lost with an XPU; -ENODEV if @dev is lost or not attached; else what an
  * operator returned. gm_error() explains.

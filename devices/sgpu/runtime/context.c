@@ -52,10 +52,7 @@ static void wake_all(struct sgpu *gpu)
 		atomic_store(&control->command[i].done, WIRE_BUSY);
 		wire_futex_wake(&control->command[i].done, INT32_MAX);
 	}
-	atomic_store(&control->fault_sleeps, 1);
-	wire_ring(&control->fault_bell, &control->fault_sleeps);
-	atomic_store(&control->done_sleeps, 1);
-	wire_ring(&control->done_bell, &control->done_sleeps);
+	bell_ring(gpu);
 }
 
 /* What a crash record says, once it has been looked at with care. */

@@ -4,16 +4,6 @@
 
 #include "runtime.h"
 
-static bool rung(void *arg)
-{
-	const void *const *a = arg;
-	const struct sgpu *gpu = a[0];
-
-	return atomic_load_explicit(&gpu->control->fault_bell,
-				    memory_order_relaxed) !=
-	       *(const uint32_t *)a[1];
-}
-
 /* Read one entry, once; false if it cannot be. */
 static bool read_fault(struct sgpu *gpu, unsigned int i,
 		       struct sgpu_hw_fault *out)
@@ -101,16 +91,19 @@ SGPU_API int sgpu_hw_fault_wait(struct sgpu *gpu, struct sgpu_hw_fault *out,
 				unsigned int n)
 {
 	int ret = gpu_check(gpu);
+	struct ear ear;
 
 	if (ret || !out || !n)
 		return ret ? ret : -EINVAL;
+	ear = (struct ear){ .gpu = gpu,
+			    .bell = &gpu->control->fault_bell,
+			    .sleeps = &gpu->control->fault_sleeps };
 	for (;;) {
-		struct wire_control *control = gpu->control;
-		uint32_t heard = atomic_load(&control->fault_bell);
-		const void *arg[] = { gpu, &heard };
-		int state = atomic_load(&gpu->state);
 		unsigned int k;
+		int state;
 
+		bell_read(&ear);
+		state = atomic_load(&gpu->state);
 		if (atomic_load(&gpu->stopping))
 			return -ESHUTDOWN;
 		if (state == GPU_GONE)
@@ -120,9 +113,7 @@ SGPU_API int sgpu_hw_fault_wait(struct sgpu *gpu, struct sgpu_hw_fault *out,
 		k = state == GPU_RUNS ? collect(gpu, out, n) : 0;
 		if (k)
 			return (int)k;
-		if (!wire_spin(&gpu->fault_spin, rung, arg))
-			wire_hear(&control->fault_bell, &control->fault_sleeps,
-				  heard);
+		bell_wait(&ear, &gpu->fault_spin);
 	}
 }
 
@@ -152,18 +143,12 @@ SGPU_API void sgpu_hw_fault_done(struct sgpu *gpu,
 	}
 }
 
-static void ring_faults(struct sgpu *gpu)
-{
-	atomic_store(&gpu->control->fault_sleeps, 1);
-	wire_ring(&gpu->control->fault_bell, &gpu->control->fault_sleeps);
-}
-
 SGPU_API void sgpu_hw_fault_stop(struct sgpu *gpu)
 {
 	if (gpu_check(gpu))
 		return;
 	atomic_store(&gpu->stopping, true);
-	ring_faults(gpu);
+	bell_ring(gpu);
 }
 
 SGPU_API int sgpu_hw_info(struct sgpu *gpu, struct sgpu_hw_info *info)

@@ -7,25 +7,21 @@
 
 #define RESET_TIMEOUT_S 30
 
-static bool rung(void *arg)
+static struct ear listen_to_launches(struct sgpu *gpu)
 {
-	const void *const *a = arg;
-	const struct sgpu *gpu = a[0];
+	struct ear ear = { .gpu = gpu,
+			   .bell = &gpu->control->done_bell,
+			   .sleeps = &gpu->control->done_sleeps };
 
-	return atomic_load_explicit(&gpu->control->done_bell,
-				    memory_order_relaxed) !=
-	       *(const uint32_t *)a[1];
+	bell_read(&ear);
+	return ear;
 }
 
-/* Drops L while it waits for some launch to end after @heard was read. */
-static void wait_locked(struct sgpu *gpu, uint32_t heard)
+/* Drops L while it waits for some launch to end. */
+static void wait_locked(struct sgpu *gpu, struct ear *ear)
 {
-	const void *arg[] = { gpu, &heard };
-
 	pthread_mutex_unlock(&gpu->launch_lock);
-	if (!wire_spin(&gpu->sync_spin, rung, arg))
-		wire_hear(&gpu->control->done_bell, &gpu->control->done_sleeps,
-			  heard);
+	bell_wait(ear, &gpu->sync_spin);
 	pthread_mutex_lock(&gpu->launch_lock);
 }
 
@@ -121,13 +117,13 @@ SGPU_API int sgpu_launch(struct sgpu *gpu, struct sgpu_stream *stream,
 		return -EINVAL;
 	pthread_mutex_lock(&gpu->launch_lock);
 	for (;;) {
-		uint32_t heard = atomic_load(&gpu->control->done_bell);
+		struct ear ear = listen_to_launches(gpu);
 
 		ret = status(gpu);
 		advance_locked(gpu);
 		if (ret || gpu->head - gpu->tail < WIRE_LAUNCHES)
 			break;
-		wait_locked(gpu, heard); /* the queue is full */
+		wait_locked(gpu, &ear); /* the queue is full */
 	}
 	if (!ret)
 		post_locked(gpu, stream, kernel, grid, args, len);
@@ -142,12 +138,12 @@ static void wait_stream(struct sgpu *gpu, struct sgpu_stream *stream)
 	pthread_mutex_lock(&gpu->launch_lock);
 	last = stream ? stream->last : gpu->head - 1;
 	for (;;) {
-		uint32_t heard = atomic_load(&gpu->control->done_bell);
+		struct ear ear = listen_to_launches(gpu);
 
 		advance_locked(gpu);
 		if (last < gpu->tail || (stream && ended_locked(gpu, last)))
 			break;
-		wait_locked(gpu, heard);
+		wait_locked(gpu, &ear);
 	}
 	pthread_mutex_unlock(&gpu->launch_lock);
 }

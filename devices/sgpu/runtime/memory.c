@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* memory.c - the memory window: frames, copies, the link */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +13,21 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
+
+/* Sealed: a device that made it shorter would have us killed by SIGBUS. */
+int shared_file(const char *name, uint64_t len)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -ENOMEM;
+	if (ftruncate(fd, (off_t)len) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		close(fd);
+		return -ENOMEM;
+	}
+	return fd;
+}
 
 /* A 2 MiB aligned place for the window, without leaving the slack mapped. */
 static void *map_window(int fd, uint64_t len)
@@ -43,10 +59,9 @@ int memory_init(struct sgpu *gpu)
 	gpu->ready = calloc(frames / 64 + 1, sizeof(*gpu->ready));
 	if (!gpu->ready)
 		return -ENOMEM;
-	gpu->memory_fd = memfd_create("sgpu-memory", MFD_CLOEXEC);
-	if (gpu->memory_fd < 0 ||
-	    ftruncate(gpu->memory_fd, (off_t)gpu->config.memory))
-		return -ENOMEM;
+	gpu->memory_fd = shared_file("sgpu-memory", gpu->config.memory);
+	if (gpu->memory_fd < 0)
+		return gpu->memory_fd;
 	p = map_window(gpu->memory_fd, gpu->config.memory);
 	if (p == MAP_FAILED)
 		return -ENOMEM;

@@ -20,9 +20,10 @@ int message(struct sgpu *gpu, struct wire_msg *msg)
 	ssize_t n;
 	int ret;
 
+	/* One that answers has read: there is room, or it is not to be trusted. */
 	if (verb != WIRE_HELLO &&
 	    send(gpu->socket, msg, TEXT_AT + strlen(msg->text) + 1,
-		 MSG_NOSIGNAL) < 0)
+		 MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		return -ECONNRESET;
 	do {
 		ret = poll(&fd, 1, SGPU_MESSAGE_TIMEOUT_MS);

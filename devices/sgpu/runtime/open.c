@@ -46,10 +46,10 @@ static int control_init(struct sgpu *gpu)
 {
 	void *p;
 
-	gpu->control_fd = memfd_create("sgpu-control", MFD_CLOEXEC);
-	if (gpu->control_fd < 0 ||
-	    ftruncate(gpu->control_fd, sizeof(struct wire_control)))
-		return -ENOMEM;
+	gpu->control_fd =
+		shared_file("sgpu-control", sizeof(struct wire_control));
+	if (gpu->control_fd < 0)
+		return gpu->control_fd;
 	p = mmap(NULL, sizeof(struct wire_control), PROT_READ | PROT_WRITE,
 		 MAP_SHARED, gpu->control_fd, 0);
 	if (p == MAP_FAILED)

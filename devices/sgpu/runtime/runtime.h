@@ -8,6 +8,7 @@
  *	launch.c	streams, launches, sync, reset
  *	command.c	page table commands
  *	fault.c		the fault queue
+ *	bell.c		waiting for the device, or for ourselves
  *	memory.c	the memory window: frames, copies, the link
  *	inject.c	failures on demand
  *
@@ -129,6 +130,8 @@ struct sgpu {
 	_Atomic bool lost; /* the memory, too */
 	char error[SGPU_ERROR_MAX]; /* E */
 
+	_Atomic uint32_t own_bell; /* rung at a death, a stop, the end */
+
 	/* Commands. */
 	_Atomic uint32_t claimed; /* bit i: command i is in use */
 	_Atomic uint32_t claimants; /* wait for one */
@@ -144,6 +147,15 @@ struct sgpu {
 	pthread_mutex_t inject_lock;
 	_Atomic bool injecting;
 	struct inject inject; /* inject_lock */
+};
+
+/* What a thread that waits has heard; the first three are the caller's. */
+struct ear {
+	struct sgpu *gpu;
+	_Atomic uint32_t *bell; /* the device's, with its companion */
+	_Atomic uint32_t *sleeps;
+	uint32_t heard;
+	uint32_t own;
 };
 
 /* config.c */
@@ -174,9 +186,15 @@ bool launches_running(struct sgpu *gpu);
 void streams_free(struct sgpu *gpu);
 
 /* memory.c */
+int shared_file(const char *name, uint64_t len);
 int memory_init(struct sgpu *gpu);
 void memory_fini(struct sgpu *gpu);
 void frames_ready(struct sgpu *gpu, uint64_t daddr, uint64_t len);
+
+/* bell.c: read, look whether there is something, and if not, wait */
+void bell_read(struct ear *ear);
+void bell_wait(struct ear *ear, struct wire_spin *spin);
+void bell_ring(struct sgpu *gpu);
 
 /* inject.c */
 int inject_parse(const char *spec, struct inject *out);
