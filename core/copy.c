@@ -117,9 +117,20 @@ static int fault_text(struct gm_as *as, int err, uint64_t va,
 	return text(err, va, what);
 }
 
+/* From one device to another: only through the buffer. */
+static int is_across(const struct gm_page *page, struct gm_entry *e)
+{
+	struct gm_page *from = best_copy(e);
+
+	return !gm_page_is_host(page) && !gm_page_is_host(from) &&
+	       from->nid != page->nid;
+}
+
 /*
  * Read @n bytes, inside one page, into @page at @off, or, without a page, into
- * the buffer. Touches no unified address under a lock.
+ * the buffer. Touches no unified address under a lock. -EAGAIN also if the
+ * source has meanwhile gone to where only the buffer gets it into an XPU's
+ * @page.
  */
 static int read_piece(struct gm_memcpy *m, struct gm_page *page, uint64_t off,
 		      uint64_t src, uint64_t n)
@@ -136,7 +147,9 @@ static int read_piece(struct gm_memcpy *m, struct gm_page *page, uint64_t off,
 	if (e) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
 		err = source_of(r, e, &source);
-		if (!err && source == SOURCE_COPY && page)
+		if (!err && source == SOURCE_COPY && page && is_across(page, e))
+			err = -EAGAIN;
+		else if (!err && source == SOURCE_COPY && page)
 			err = gm_page_copy_part(page, off, best_copy(e), at, n);
 		else if (!err && source == SOURCE_COPY)
 			err = gm_page_read(m->buffer, best_copy(e), at, n);
@@ -150,13 +163,13 @@ static int read_piece(struct gm_memcpy *m, struct gm_page *page, uint64_t off,
 		gm_host_zero(m->buffer, n);
 	if (err || source != SOURCE_USER)
 		return err == -EAGAIN ? err : text(err, src, "load");
-	if (page && gm_page_is_host(page))
+	if (page && !gm_page_is_host(page))
+		return -EAGAIN; /* also if the region has gone */
+	if (page)
 		err = gm_host_user_read(
 			m->as, (char *)gm_host_page_ptr(page) + off, src, n);
 	else
 		err = gm_host_user_read(m->as, m->buffer, src, n);
-	if (!err && page && !gm_page_is_host(page))
-		err = gm_page_write(page, off, m->buffer, n);
 	return fault_text(m->as, err, src, GM_PROT_READ);
 }
 
