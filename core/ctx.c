@@ -4,7 +4,11 @@
  */
 #include "core/internal.h"
 
-/* Like gm_ctx_get(), by whatever tells the device. */
+/*
+ * Like gm_ctx_get(), by whatever tells the device. Whether it may be used is
+ * decided inside the read side: retire() waits for those that are in there, and
+ * then for the users they have become.
+ */
 static struct gm_ctx *ctx_find(struct gm_as *as, const struct gm_dev *dev,
 			       int nid)
 {
@@ -17,13 +21,11 @@ static struct gm_ctx *ctx_find(struct gm_as *as, const struct gm_dev *dev,
 		if (ctx && (ctx->dev == dev || ctx->dev->node->nid == nid))
 			found = ctx;
 	}
+	if (found && (gm_load(&found->dead) || !gm_dev_alive(found->dev)))
+		found = NULL;
 	if (found)
 		gm_add(&found->users, 1);
 	gm_rcu_read_unlock();
-	if (found && (gm_load(&found->dead) || !gm_dev_alive(found->dev))) {
-		gm_ctx_put(found);
-		found = NULL;
-	}
 	return found;
 }
 
@@ -40,9 +42,13 @@ struct gm_ctx *gm_ctx_of_node(struct gm_as *as, int nid)
 void gm_ctx_put(struct gm_ctx *ctx)
 {
 	struct gm_as *as = ctx->as;
-	int dead = gm_load(&ctx->dead);
 
-	if (gm_add(&ctx->users, -1) == 1 && dead)
+	/* What this user has put on a device that died meanwhile, whoever gave
+	 * up the device's pages may have passed already. */
+	if (!gm_dev_alive(ctx->dev))
+		gm_dev_unsettle(ctx->dev);
+	/* With the last user gone, the context may be, too. */
+	if (gm_add(&ctx->users, -1) == 1)
 		gm_waitq_wake(&as->changed);
 }
 
@@ -195,6 +201,8 @@ static struct gm_ctx *retire(struct gm_as *as, struct gm_dev *dev)
 	if (ctx)
 		gm_store(&ctx->dead, 1);
 	gm_unlock(&as->lock, GM_RANK_AS);
+	if (ctx)
+		gm_rcu_synchronize();
 	while (ctx) {
 		seen = gm_waitq_read(&as->changed);
 		if (!gm_load(&ctx->users))
