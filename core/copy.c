@@ -99,8 +99,7 @@ static int text(int err, uint64_t va, const char *what)
 static int host_text(int err, uint64_t va)
 {
 	if (err == -EBUSY)
-		return gm_host_error(err,
-				     "the kernel holds the page at 0x%llx",
+		return gm_host_error(err, "the kernel holds the page at 0x%llx",
 				     (unsigned long long)va);
 	return gm_host_error(err, "the page at 0x%llx cannot be replaced (%d)",
 			     (unsigned long long)va, err);
@@ -445,9 +444,9 @@ static int one_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
 	    by_cpu(m, src + n - 1)) {
 		err = gm_host_user_copy(m->as, dst, src, n);
 		/* Which side it was is worth knowing. */
-		if (err == -EFAULT && (denied(m->as, src, GM_PROT_READ) ||
-				       denied(m->as, src + n - 1,
-					      GM_PROT_READ)))
+		if (err == -EFAULT &&
+		    (denied(m->as, src, GM_PROT_READ) ||
+		     denied(m->as, src + n - 1, GM_PROT_READ)))
 			return text(-EACCES, src, "load");
 		if (err == -EFAULT && denied(m->as, dst, GM_PROT_WRITE))
 			return text(-EACCES, dst, "store");

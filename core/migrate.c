@@ -250,8 +250,9 @@ static void fail_host(struct gm_fault *f, int err)
 {
 	f->err = err;
 	if (err == -ENOMEM)
-		gm_host_error(err, "the host has no memory to move the page "
-				   "at 0x%llx",
+		gm_host_error(err,
+			      "the host has no memory to move the page "
+			      "at 0x%llx",
 			      (unsigned long long)f->va);
 	if (err == -EAGAIN)
 		f->outcome = GM_OUT_RESTART;

@@ -107,8 +107,8 @@ void gm_events_ring(void);
 /* How many events have been read. Wait until there are more, or a while. */
 uint32_t gm_events_seen(void);
 void gm_events_wait(uint32_t seen);
-/* Wait until the events that have been read have reached the core. */
-void gm_events_barrier(void);
+/* gm_events_barrier(), in gm_host.h: wait until the events of what the program
+ * has done so far have reached the core. */
 /* Has an unmap or move of part of the range been read, but not served? */
 bool gm_events_pending(uint64_t start, uint64_t end);
 /* The calling thread reads this page of a region, with its entry's lock held:
@@ -125,7 +125,6 @@ int gm_events_zap(uint64_t va, uint64_t len);
 void gm_mute_add(uint64_t start, uint64_t end, bool exact);
 bool gm_mute_drop(uint64_t start, uint64_t end, bool exact);
 bool gm_mute_inside(uint64_t start, uint64_t end);
-bool gm_mute_has(uint64_t start, uint64_t end);
 
 /* frames.c */
 int gm_frames_init(void);

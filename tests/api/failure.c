@@ -11,7 +11,7 @@
 #include "fake.h"
 
 #define CAPS (GM_CAP_REPLAY | GM_CAP_WRITE_FAULT | GM_CAP_COPY_ENGINES)
-#define EACH(p, i) ((uint64_t *)((p) + (size_t)(i) * PAGE))
+#define EACH(p, i) ((uint64_t *)((p) + (size_t)(i)*PAGE))
 
 /* --- each operator, each call ------------------------------------------------ */
 
@@ -373,8 +373,8 @@ static void run_again(const char *name, const struct kargs *a)
 /* A real device, each kind of failure, now and then. */
 START_TEST(failing_gpu_loses_nothing)
 {
-	static const char *const kinds[] = { "map", "unmap", "copy", "zero",
-					     "die", "protect" };
+	static const char *const kinds[] = { "map",  "unmap", "copy",
+					     "zero", "die",   "protect" };
 	char spec[32];
 	char *p = um(12);
 	uint64_t *out = um(1);

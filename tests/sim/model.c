@@ -4,22 +4,22 @@
 
 #include "tests/sim/torture.h"
 
-#define MODEL_ARRAYS(X)                                                        \
-	X(val, GM_PAGE_SIZE)                                                   \
-	X(alt, GM_PAGE_SIZE)                                                   \
-	X(flags, GM_PAGE_SIZE)                                                 \
-	X(writers, MODEL_WORDS)                                                \
-	X(prot, SIM_PIECES)                                                    \
-	X(mapped, SIM_PIECES)                                                  \
-	X(changing, 1)                                                         \
-	X(gen, 1)                                                              \
-	X(cut, 1)                                                              \
-	X(claims, 1)                                                           \
-	X(pins, 1)                                                             \
-	X(discards, 1)                                                         \
-	X(pinned, 1)                                                           \
-	X(lost, 1)                                                             \
-	X(changed_at, sizeof(uint64_t))                                        \
+#define MODEL_ARRAYS(X)                 \
+	X(val, GM_PAGE_SIZE)            \
+	X(alt, GM_PAGE_SIZE)            \
+	X(flags, GM_PAGE_SIZE)          \
+	X(writers, MODEL_WORDS)         \
+	X(prot, SIM_PIECES)             \
+	X(mapped, SIM_PIECES)           \
+	X(changing, 1)                  \
+	X(gen, 1)                       \
+	X(cut, 1)                       \
+	X(claims, 1)                    \
+	X(pins, 1)                      \
+	X(discards, 1)                  \
+	X(pinned, 1)                    \
+	X(lost, 1)                      \
+	X(changed_at, sizeof(uint64_t)) \
 	X(lost_at, sizeof(uint64_t))
 
 struct model *model_new(struct sim_as *as)
@@ -31,13 +31,14 @@ struct model *model_new(struct sim_as *as)
 		abort();
 	m->as = as;
 	m->nr_slots = as->nr_slots;
-#define MODEL_ALLOC(name, n)                      \
+#define MODEL_ALLOC(name, n)                     \
 	m->name = calloc(as->nr_slots + 1, (n)); \
-	if (!m->name)                             \
+	if (!m->name)                            \
 		abort();
 	MODEL_ARRAYS(MODEL_ALLOC)
 	plain = as->nr_slots - sim.cfg.nr_plain;
-	memset(m->mapped + plain * SIM_PIECES, 1, sim.cfg.nr_plain * SIM_PIECES);
+	memset(m->mapped + plain * SIM_PIECES, 1,
+	       sim.cfg.nr_plain * SIM_PIECES);
 	memset(m->prot + plain * SIM_PIECES, GM_PROT_READ | GM_PROT_WRITE,
 	       sim.cfg.nr_plain * SIM_PIECES);
 	return m;
@@ -201,8 +202,8 @@ void model_release(struct model *m, uint64_t va, uint64_t len, bool done)
 	}
 }
 
-bool model_change(struct model *m, uint64_t va, uint64_t len,
-		  unsigned int how, struct model_change *c)
+bool model_change(struct model *m, uint64_t va, uint64_t len, unsigned int how,
+		  struct model_change *c)
 {
 	uint64_t slot, i;
 
@@ -263,10 +264,12 @@ void model_map(struct model *m, uint64_t va, uint64_t len, unsigned int prot)
 	memset(m->mapped + model_piece(va), 1, len / SIM_PIECE);
 	memset(m->prot + model_piece(va), (int)prot, len / SIM_PIECE);
 	for (i = model_off(va); i < model_off(va) + len; i++) {
+		bool stray = m->flags[i] & MODEL_STORED;
+
 		m->alt[i] = 0;
-		if (m->flags[i] != MODEL_STORED)
+		m->flags[i] = stray ? MODEL_EITHER : 0;
+		if (!stray)
 			m->val[i] = 0;
-		m->flags[i] = m->flags[i] == MODEL_STORED ? MODEL_EITHER : 0;
 	}
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++) {
 		m->lost[slot] = m->pinned[slot] = m->cut[slot] = 0;
@@ -308,12 +311,26 @@ void model_save(const struct model *m, uint64_t va, uint64_t len,
 
 void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 {
+	uint8_t stray[MODEL_MAX_CHANGE * GM_PAGE_SIZE];
 	uint64_t i, n = s->n, len = n << GM_PAGE_SHIFT;
 
+	for (i = 0; i < len; i++)
+		stray[i] = m->flags[model_off(va) + i] &
+			   (MODEL_STORED | MODEL_EITHER);
 	model_map(m, va, len, 0);
-	memcpy(m->val + model_off(va), s->val, len);
-	memcpy(m->alt + model_off(va), s->alt, len);
-	memcpy(m->flags + model_off(va), s->flags, len);
+	for (i = 0; i < len; i++) {
+		uint64_t at = model_off(va) + i;
+
+		/* Stored to before anybody knew the address. */
+		if (stray[i] && !s->flags[i]) {
+			m->alt[at] = s->val[i];
+			m->flags[at] = MODEL_EITHER;
+			continue;
+		}
+		m->val[at] = s->val[i];
+		m->alt[at] = s->alt[i];
+		m->flags[at] = s->flags[i];
+	}
 	memcpy(m->mapped + model_piece(va), s->mapped, len / SIM_PIECE);
 	memcpy(m->prot + model_piece(va), s->prot, len / SIM_PIECE);
 	for (i = 0; i < n; i++) {
