@@ -77,7 +77,6 @@ struct gm_as *gm_as_if_ready(void);
 void gm_error_clear(void);
 int gm_user_probe(void);
 void gm_user_close(void);
-uint64_t gm_env_number(const char *name, uint64_t fallback, uint64_t max);
 
 /* fork.c */
 int gm_fork_init(void);
