@@ -41,7 +41,7 @@ void xpu_open(struct xpu *xpu, uint64_t memory, unsigned int workers)
 	err = sgpu_open(&config, &xpu->gpu);
 	if (err)
 		die("a GPU with %llu MiB does not start: %s",
-		    (unsigned long long)memory >> 20, strerror(-err));
+		    (unsigned long long)memory >> 20, sgpu_error(NULL));
 	err = gm_sgpu_attach(xpu->gpu, &xpu->node);
 	if (err)
 		die("the GPU cannot be attached: %s", gm_error());

@@ -122,7 +122,8 @@ static uint64_t stretch(struct gm_as *as, uint64_t *at, uint64_t end,
 	uint64_t stop = 0;
 
 	if (!r || r->start > *at)
-		*hole = GM_MAX(*at, (uint64_t)1); /* 0 says that there is none */
+		*hole = GM_MAX(*at,
+			       (uint64_t)1); /* 0 says that there is none */
 	if (r)
 		*at = GM_MAX(*at, r->start);
 	while (r) {

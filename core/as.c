@@ -136,11 +136,9 @@ static int clear_place(struct gm_as *as, uint64_t va, uint64_t len,
 		       unsigned int flags)
 {
 	uint32_t seen;
-	int dying;
+	int dying, err = 0;
 
-	if (!(flags & GM_RANGE_FIXED))
-		return 0;
-	for (;;) {
+	while (!err && (flags & GM_RANGE_FIXED)) {
 		seen = gm_waitq_read(&as->changed);
 		gm_lock(&as->lock, GM_RANK_AS);
 		dying = gm_region_dying_locked(as, va, len);
@@ -154,8 +152,9 @@ static int clear_place(struct gm_as *as, uint64_t va, uint64_t len,
 					     "0x%llx is unified memory already",
 					     (unsigned long long)va);
 		else
-			gm_as_unmap(as, va, len);
+			err = gm_as_unmap(as, va, len);
 	}
+	return err;
 }
 
 int gm_as_map(struct gm_as *as, uint64_t hint, uint64_t len, unsigned int prot,
@@ -189,6 +188,7 @@ int gm_as_map(struct gm_as *as, uint64_t hint, uint64_t len, unsigned int prot,
 	} while (err == -EAGAIN);
 	if (!err)
 		gm_table_settle(as, &change);
+	gm_machine_settle();
 	return err;
 }
 

@@ -99,8 +99,7 @@ static int text(int err, uint64_t va, const char *what)
 static int host_text(int err, uint64_t va)
 {
 	if (err == -EBUSY)
-		return gm_host_error(err,
-				     "the kernel holds the page at 0x%llx",
+		return gm_host_error(err, "the kernel holds the page at 0x%llx",
 				     (unsigned long long)va);
 	return gm_host_error(err, "the page at 0x%llx cannot be replaced (%d)",
 			     (unsigned long long)va, err);
@@ -117,101 +116,119 @@ static int fault_text(struct gm_as *as, int err, uint64_t va,
 	return text(err, va, what);
 }
 
-/*
- * Read @n bytes, inside one page, into @page at @off, or, without a page, into
- * the buffer. Touches no unified address under a lock.
- */
-static int read_piece(struct gm_memcpy *m, struct gm_page *page, uint64_t off,
-		      uint64_t src, uint64_t n)
+/* In one copy; otherwise only through the buffer. */
+static int is_direct(const struct gm_page *page, const struct gm_page *from)
 {
-	struct gm_region *r = gm_region_lookup(m->as, src);
+	return page && (gm_page_is_host(page) || gm_page_is_host(from) ||
+			page->nid == from->nid);
+}
+
+/**
+ * struct gm_piece - bytes of one page of the source that are to be read
+ * @src: where they are
+ * @page: where they go; NULL: into the buffer, and stay there
+ * @off: and at which byte of it
+ * @n: how many; in the end how many they were
+ * @buffered: they are in the buffer now
+ */
+struct gm_piece {
+	uint64_t src;
+	struct gm_page *page;
+	uint64_t off;
+	uint64_t n;
+	int buffered;
+};
+
+/* What follows goes into the buffer, so it is as much as fits. */
+static char *use_buffer(struct gm_memcpy *m, struct gm_piece *p)
+{
+	p->n = GM_MIN(p->n, CHUNK);
+	p->buffered = 1;
+	return m->buffer;
+}
+
+/* From a copy at rest or on an XPU; what else it is, is only said. */
+static int read_locked(struct gm_memcpy *m, struct gm_region *r,
+		       struct gm_entry *e, struct gm_piece *p,
+		       enum gm_source *source)
+{
+	uint64_t at = p->src & GM_PAGE_MASK;
+	struct gm_page *from;
+	char *to;
+	int err = source_of(r, e, source);
+
+	if (err || *source != SOURCE_COPY)
+		return err;
+	from = best_copy(e);
+	if (is_direct(p->page, from))
+		return gm_page_copy_part(p->page, p->off, from, at, p->n);
+	to = use_buffer(m, p);
+	return gm_page_read(to, from, at, p->n);
+}
+
+/* What the program itself could read, or zeros. */
+static int read_unlocked(struct gm_memcpy *m, struct gm_piece *p, int zeros)
+{
+	char *to;
+
+	if (zeros && p->page)
+		return gm_page_zero(p->page, p->off, p->n);
+	if (p->page && gm_page_is_host(p->page))
+		to = (char *)gm_host_page_ptr(p->page) + p->off;
+	else
+		to = use_buffer(m, p);
+	if (!zeros)
+		return gm_host_user_read(m->as, to, p->src, p->n);
+	gm_host_zero(to, p->n);
+	return 0;
+}
+
+/*
+ * Read a piece, or the first part of it. How is decided under the lock, each
+ * time: the source may move about. Touches no unified address under a lock.
+ */
+static int read_piece(struct gm_memcpy *m, struct gm_piece *p)
+{
+	struct gm_region *r = gm_region_lookup(m->as, p->src);
 	enum gm_source source = SOURCE_USER;
 	struct gm_entry *e;
-	uint64_t at = src & GM_PAGE_MASK;
 	int err = 0;
 
-	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, src)) : NULL;
+	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, p->src)) : NULL;
 	if (r && !e)
 		err = gm_host_error(-ENOMEM, "no memory for the directory");
 	if (e) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
-		err = source_of(r, e, &source);
-		if (!err && source == SOURCE_COPY && page)
-			err = gm_page_copy_part(page, off, best_copy(e), at, n);
-		else if (!err && source == SOURCE_COPY)
-			err = gm_page_read(m->buffer, best_copy(e), at, n);
+		err = read_locked(m, r, e, p, &source);
 		gm_unlock(&e->lock, GM_RANK_ENTRY);
 	}
 	if (r)
 		gm_region_put(r);
-	if (!err && source == SOURCE_ZEROS && page)
-		err = gm_page_zero(page, off, n);
-	else if (!err && source == SOURCE_ZEROS)
-		gm_host_zero(m->buffer, n);
-	if (err || source != SOURCE_USER)
-		return err == -EAGAIN ? err : text(err, src, "load");
-	if (page && gm_page_is_host(page))
-		err = gm_host_user_read(
-			m->as, (char *)gm_host_page_ptr(page) + off, src, n);
-	else
-		err = gm_host_user_read(m->as, m->buffer, src, n);
-	if (!err && page && !gm_page_is_host(page))
-		err = gm_page_write(page, off, m->buffer, n);
-	return fault_text(m->as, err, src, GM_PROT_READ);
-}
-
-/* May a piece go from its source into @page in one copy, or in chunks? */
-static uint64_t piece_limit(struct gm_memcpy *m, const struct gm_page *page,
-			    uint64_t src)
-{
-	struct gm_region *r = gm_region_lookup(m->as, src);
-	struct gm_entry *e;
-	uint64_t limit = CHUNK;
-
-	if (gm_page_is_host(page))
-		limit = GM_PAGE_SIZE;
-	e = r ? gm_dir_peek(r->dir, gm_region_slot(r, src)) : NULL;
-	if (e) {
-		gm_lock(&e->lock, GM_RANK_ENTRY);
-		/* Between devices only through the buffer. */
-		if (e->copies &&
-		    (gm_page_is_host(page) || gm_page_is_host(best_copy(e)) ||
-		     best_copy(e)->nid == page->nid))
-			limit = GM_PAGE_SIZE;
-		gm_unlock(&e->lock, GM_RANK_ENTRY);
-	}
-	if (r)
-		gm_region_put(r);
-	return limit;
-}
-
-/* A copy between devices: chunk by chunk, through the buffer. */
-static int read_across(struct gm_memcpy *m, struct gm_page *page, uint64_t off,
-		       uint64_t src, uint64_t n)
-{
-	int err = read_piece(m, NULL, 0, src, n);
-
-	return err ? err : gm_page_write(page, off, m->buffer, n);
+	if (!err && source != SOURCE_COPY)
+		err = read_unlocked(m, p, source == SOURCE_ZEROS);
+	if (!err && p->page && p->buffered)
+		err = gm_page_write(p->page, p->off, m->buffer, p->n);
+	return err == -EAGAIN ? err
+			      : fault_text(m->as, err, p->src, GM_PROT_READ);
 }
 
 static int fill(struct gm_memcpy *m, struct gm_page *page, uint64_t src)
 {
-	uint64_t off = 0, n, limit;
+	uint64_t off = 0;
 	int err;
 
 	while (off < GM_PAGE_SIZE) {
-		n = GM_MIN(GM_PAGE_SIZE - off,
-			   GM_PAGE_SIZE - ((src + off) & GM_PAGE_MASK));
-		limit = piece_limit(m, page, src + off);
-		n = GM_MIN(n, limit);
-		if (limit == CHUNK && !gm_page_is_host(page))
-			err = read_across(m, page, off, src + off, n);
-		else
-			err = read_piece(m, page, off, src + off, n);
+		struct gm_piece p = { .src = src + off,
+				      .page = page,
+				      .off = off };
+
+		p.n = GM_MIN(GM_PAGE_SIZE - off,
+			     GM_PAGE_SIZE - (p.src & GM_PAGE_MASK));
+		err = read_piece(m, &p);
 		if (err && err != -EAGAIN)
 			return err;
 		if (!err)
-			off += n;
+			off += p.n;
 	}
 	return 0;
 }
@@ -376,7 +393,9 @@ static int copy_part(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	int err;
 
 	do {
-		err = read_piece(m, NULL, 0, src, n);
+		struct gm_piece p = { .src = src, .n = n };
+
+		err = read_piece(m, &p);
 	} while (err == -EAGAIN);
 	if (err)
 		return err;
@@ -425,9 +444,9 @@ static int one_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
 	    by_cpu(m, src + n - 1)) {
 		err = gm_host_user_copy(m->as, dst, src, n);
 		/* Which side it was is worth knowing. */
-		if (err == -EFAULT && (denied(m->as, src, GM_PROT_READ) ||
-				       denied(m->as, src + n - 1,
-					      GM_PROT_READ)))
+		if (err == -EFAULT &&
+		    (denied(m->as, src, GM_PROT_READ) ||
+		     denied(m->as, src + n - 1, GM_PROT_READ)))
 			return text(-EACCES, src, "load");
 		if (err == -EFAULT && denied(m->as, dst, GM_PROT_WRITE))
 			return text(-EACCES, dst, "store");

@@ -297,7 +297,7 @@ struct gm_dev {
 	uint32_t attached; /* (D) */
 	uint8_t health; /* (A) enum gm_dev_health */
 	uint32_t pins; /* (M) threads that settle it */
-	uint8_t settled; /* (D) its pages have been given up */
+	uint8_t settled; /* (A) its pages have been given up */
 };
 
 /* All there is. One in a process; the simulated machine resets it. */
@@ -312,14 +312,13 @@ struct gm_machine {
 extern struct gm_machine gm_machine;
 
 /* What an entry can meet; the rows of GM_COVER(). */
+/* clang-format off */
 #define GM_EVENTS(X)                                                          \
-	X(CPU_FAULT)                                                          \
-	X(XPU_READ)                                                           \
-	X(XPU_WRITE)                                                          \
-	X(EVICT) X(DROP_REPLICA) X(PREFETCH_HOST) X(PREFETCH_XPU) X(DISCARD)  \
-		X(DISCARD_PART) X(COPY_FROM) X(COPY_OVER) X(COPY_INTO) X(PIN) \
-			X(PROTECT) X(UNMAP) X(CUT) X(REMAP) X(RESET) X(LOST)  \
-				X(DETACH)
+	X(CPU_FAULT) X(XPU_READ) X(XPU_WRITE) X(EVICT) X(DROP_REPLICA)        \
+	X(PREFETCH_HOST) X(PREFETCH_XPU) X(DISCARD) X(DISCARD_PART)           \
+	X(COPY_FROM) X(COPY_OVER) X(COPY_INTO) X(PIN) X(PROTECT) X(UNMAP)     \
+	X(CUT) X(REMAP) X(RESET) X(LOST) X(DETACH)
+/* clang-format on */
 #define GM_EVENT_ENUM(name) GM_ON_##name,
 enum gm_entry_event { GM_EVENTS(GM_EVENT_ENUM) GM_NR_EVENTS };
 #undef GM_EVENT_ENUM

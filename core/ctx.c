@@ -4,13 +4,16 @@
  */
 #include "core/internal.h"
 
-/* Like gm_ctx_get(), by whatever tells the device. */
+/*
+ * Like gm_ctx_get(), by whatever tells the device. Whether it may be used is
+ * decided inside the read side: retire() waits for those that are in there, and
+ * then for the users they have become.
+ */
 static struct gm_ctx *ctx_find(struct gm_as *as, const struct gm_dev *dev,
 			       int nid)
 {
 	struct gm_ctx *ctx, *found = NULL;
 	unsigned int i;
-	int last = 0;
 
 	gm_rcu_read_lock();
 	for (i = 1; !found && i <= GM_MAX_CTX; i++) {
@@ -18,17 +21,11 @@ static struct gm_ctx *ctx_find(struct gm_as *as, const struct gm_dev *dev,
 		if (ctx && (ctx->dev == dev || ctx->dev->node->nid == nid))
 			found = ctx;
 	}
-	if (found) {
+	if (found && (gm_load(&found->dead) || !gm_dev_alive(found->dev)))
+		found = NULL;
+	if (found)
 		gm_add(&found->users, 1);
-		/* Let go of it in here: its detach may not wait for us. */
-		if (gm_load(&found->dead) || !gm_dev_alive(found->dev)) {
-			last = gm_add(&found->users, -1) == 1;
-			found = NULL;
-		}
-	}
 	gm_rcu_read_unlock();
-	if (last)
-		gm_waitq_wake(&as->changed);
 	return found;
 }
 
@@ -45,14 +42,13 @@ struct gm_ctx *gm_ctx_of_node(struct gm_as *as, int nid)
 void gm_ctx_put(struct gm_ctx *ctx)
 {
 	struct gm_as *as = ctx->as;
-	int retired = 0;
 
-	/* Without users it may be freed, but not while we read. */
-	gm_rcu_read_lock();
-	if (__atomic_sub_fetch(&ctx->users, 1, __ATOMIC_SEQ_CST) == 0)
-		retired = __atomic_load_n(&ctx->dead, __ATOMIC_SEQ_CST);
-	gm_rcu_read_unlock();
-	if (retired)
+	/* What this user has put on a device that died meanwhile, whoever gave
+	 * up the device's pages may have passed already. */
+	if (!gm_dev_alive(ctx->dev))
+		gm_dev_unsettle(ctx->dev);
+	/* With the last user gone, the context may be, too. */
+	if (gm_add(&ctx->users, -1) == 1)
 		gm_waitq_wake(&as->changed);
 }
 
@@ -202,13 +198,14 @@ static struct gm_ctx *retire(struct gm_as *as, struct gm_dev *dev)
 			ctx = as->ctxs[i];
 	if (ctx && ctx->dead)
 		ctx = NULL;
-	/* Either we see a user, or the user sees this. */
 	if (ctx)
-		__atomic_store_n(&ctx->dead, 1, __ATOMIC_SEQ_CST);
+		gm_store(&ctx->dead, 1);
 	gm_unlock(&as->lock, GM_RANK_AS);
+	if (ctx)
+		gm_rcu_synchronize();
 	while (ctx) {
 		seen = gm_waitq_read(&as->changed);
-		if (!__atomic_load_n(&ctx->users, __ATOMIC_SEQ_CST))
+		if (!gm_load(&ctx->users))
 			break;
 		gm_waitq_wait(&as->changed, seen);
 	}

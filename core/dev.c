@@ -151,6 +151,12 @@ int gm_dev_alive(const struct gm_dev *dev)
 	return gm_load(&dev->health) == GM_DEV_WELL;
 }
 
+void gm_dev_unsettle(struct gm_dev *dev)
+{
+	gm_store(&dev->settled, 0);
+	gm_add(&gm_machine.unsettled, 1);
+}
+
 void gm_dev_died(struct gm_dev *dev, enum gm_dev_health how)
 {
 	uint8_t was = __atomic_exchange_n(&dev->health, how, __ATOMIC_ACQ_REL);
@@ -158,8 +164,7 @@ void gm_dev_died(struct gm_dev *dev, enum gm_dev_health how)
 	/* Worse things are not taken back. */
 	if (was > how)
 		gm_store(&dev->health, was);
-	gm_store(&dev->settled, 0);
-	gm_add(&gm_machine.unsettled, 1);
+	gm_dev_unsettle(dev);
 	gm_waitq_wake(&dev->node->changed);
 }
 

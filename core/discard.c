@@ -12,6 +12,8 @@
 
 /* A page that a broken XPU does not give back is tried this often. */
 #define FORCE_TRIES 3
+/* When the host has said so often that a mapping changes, it has changed. */
+#define PASS_TRIES 64
 
 int gm_entry_drop_locked(struct gm_dir *dir, struct gm_entry *e, int force)
 {
@@ -56,6 +58,8 @@ int gm_entry_drop_locked(struct gm_dir *dir, struct gm_entry *e, int force)
  * @va: the page
  * @off: the part: first byte
  * @len: and how many; GM_PAGE_SIZE for the whole page
+ * @by_program: its own madvise() does it
+ * @tries: how often it was
  * @slot: got before the lock, for what the CPU has mapped
  */
 struct gm_discard {
@@ -65,6 +69,8 @@ struct gm_discard {
 	uint64_t va;
 	uint64_t off;
 	uint64_t len;
+	int by_program;
+	unsigned int tries;
 	struct gm_page *slot;
 };
 
@@ -113,6 +119,30 @@ static int zero_part(struct gm_discard *d)
 	return gm_page_zero(keep, d->off, d->len);
 }
 
+/* All of a lost page: it can be used again. */
+static int forget_poison(struct gm_discard *d)
+{
+	int err;
+
+	if (d->len < GM_PAGE_SIZE)
+		return gm_host_error(
+			-EHWPOISON,
+			"the page at 0x%llx was lost with an XPU's memory; "
+			"discard all of it to use it again",
+			(unsigned long long)d->va);
+	err = gm_host_cpu_unpoison(d->as, d->va);
+	if (!err)
+		gm_entry_set_locked(d->e, d->e->flags & GM_ENTRY_CUT
+						  ? GM_STATE_FRAGMENTED
+						  : GM_STATE_EMPTY);
+	else if (err != -EAGAIN)
+		gm_host_error(err,
+			      "the host keeps the lost page at 0x%llx "
+			      "poisoned (%d)",
+			      (unsigned long long)d->va, err);
+	return err;
+}
+
 static int discard_locked(struct gm_discard *d)
 {
 	int whole = d->len == GM_PAGE_SIZE, err = 0;
@@ -122,27 +152,17 @@ static int discard_locked(struct gm_discard *d)
 		return -EAGAIN;
 	if (d->e->state == GM_STATE_FRAGMENTED)
 		return -EXDEV; /* the page table's business, without our lock */
-	if (d->e->state == GM_STATE_POISON) {
-		if (!whole)
-			return gm_host_error(
-				-EHWPOISON,
-				"the page at 0x%llx was lost with an XPU's "
-				"memory; discard all of it to use it again",
-				(unsigned long long)d->va);
-		err = gm_host_cpu_unpoison(d->as, d->va);
-		if (!err)
-			gm_entry_set_locked(d->e, d->e->flags & GM_ENTRY_CUT
-							  ? GM_STATE_FRAGMENTED
-							  : GM_STATE_EMPTY);
-		else if (err != -EAGAIN)
-			gm_host_error(err,
-				      "the host keeps the lost page at 0x%llx "
-				      "poisoned (%d)",
-				      (unsigned long long)d->va, err);
-		return err;
-	}
-	if (gm_entry_on_cpu(d->e))
+	if (d->e->state == GM_STATE_POISON)
+		err = forget_poison(d);
+	else if (gm_entry_on_cpu(d->e))
 		err = take_off(d);
+	/*
+	 * The program has gone on and unmapped or moved the page, and we are
+	 * told only when this here is done: it may not wait for that. What the
+	 * CPU had, the program's own call has emptied by then.
+	 */
+	if (err == -EAGAIN && d->by_program && d->tries >= PASS_TRIES)
+		return 0;
 	if (err || d->e->state == GM_STATE_EMPTY)
 		return err;
 	return whole ? gm_entry_drop_locked(d->r->dir, d->e, 0) : zero_part(d);
@@ -180,7 +200,7 @@ static int untouched(const struct gm_discard *d)
 	return empty;
 }
 
-static int discard_page(struct gm_discard *d, int by_program)
+static int discard_page(struct gm_discard *d)
 {
 	uint64_t start = gm_host_now();
 	int err = 0;
@@ -207,7 +227,7 @@ static int discard_page(struct gm_discard *d, int by_program)
 		gm_host_page_put(d->as, d->slot);
 	d->slot = NULL;
 	if (err == -EXDEV)
-		err = by_program ? 0 : discard_fragment(d);
+		err = d->by_program ? 0 : discard_fragment(d);
 	if (!err)
 		gm_trace(GM_EV_DISCARD, 0, d->va, 0, GM_NODE_NONE, GM_NODE_NONE,
 			 start, 0);
@@ -217,10 +237,13 @@ static int discard_page(struct gm_discard *d, int by_program)
 static int discard(struct gm_as *as, uint64_t va, uint64_t len, int by_program)
 {
 	uint64_t end = va + len;
+	unsigned int tries = 0;
 	int first_err = 0, err;
 
 	while (va < end) {
-		struct gm_discard d = { .as = as };
+		struct gm_discard d = { .as = as,
+					.by_program = by_program,
+					.tries = tries++ };
 
 		d.r = gm_region_next(as, va, end);
 		if ((!d.r || d.r->start > va) && !first_err)
@@ -233,12 +256,13 @@ static int discard(struct gm_as *as, uint64_t va, uint64_t len, int by_program)
 		d.va = va & ~GM_PAGE_MASK;
 		d.off = va - d.va;
 		d.len = GM_MIN(end, d.va + GM_PAGE_SIZE) - va;
-		err = discard_page(&d, by_program);
+		err = discard_page(&d);
 		gm_region_put(d.r);
 		if (err == -EAGAIN)
 			continue;
 		if (err && !first_err)
 			first_err = err;
+		tries = 0;
 		va += d.len;
 	}
 	gm_machine_settle();

@@ -36,6 +36,10 @@
 #include "gmm/types.h"
 #include "gm_host.h"
 
+#ifndef GM_SETTLE
+#define GM_SETTLE() ((void)0)
+#endif
+
 struct gm_as;
 struct gm_page;
 

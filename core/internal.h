@@ -326,6 +326,8 @@ void gm_page_scatter(struct gm_region *r, uint64_t from, uint64_t to,
 
 int gm_dev_alive(const struct gm_dev *dev);
 void gm_dev_died(struct gm_dev *dev, enum gm_dev_health how);
+/* A dead device's pages are to be given up (again) by gm_machine_settle(). */
+void gm_dev_unsettle(struct gm_dev *dev);
 /* Every operator's result passes here: counts, and notices a dead device. */
 int gm_dev_result(struct gm_dev *dev, int err);
 

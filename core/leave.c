@@ -109,19 +109,23 @@ static void collect_free(struct gm_node *node, struct gm_physmem *pm)
 	gm_unlock(&node->lock, GM_RANK_NODE);
 }
 
+/* 1: all are; 0: some are in use; -EBUSY: an XPU may still use one, until its
+ * context's reset or detach, which wait for the device's lock. */
 static int collected(struct gm_node *node, struct gm_physmem *pm)
 {
 	uint64_t i, n = gm_physmem_pages(pm);
+	int all = 1, stuck = 0;
 
 	gm_lock(&node->lock, GM_RANK_NODE);
-	for (i = 0; i < n && pm->pages[i].list == GM_PAGE_COLLECTED &&
-		    !(pm->pages[i].flags & GM_PAGE_BUSY);
-	     i++)
-		;
-	if (i == n)
+	for (i = 0; i < n; i++) {
+		stuck |= pm->pages[i].list == GM_PAGE_STUCK;
+		all &= pm->pages[i].list == GM_PAGE_COLLECTED &&
+		       !(pm->pages[i].flags & GM_PAGE_BUSY);
+	}
+	if (all)
 		node->nr_total -= n;
 	gm_unlock(&node->lock, GM_RANK_NODE);
-	return i == n;
+	return stuck ? -EBUSY : all;
 }
 
 int gm_dev_unregister_physmem(struct gm_dev *dev, uint64_t begin, uint64_t end)
@@ -129,7 +133,7 @@ int gm_dev_unregister_physmem(struct gm_dev *dev, uint64_t begin, uint64_t end)
 	struct gm_leave leave = { .on = GM_ON_EVICT };
 	struct gm_node *node = dev->node;
 	struct gm_physmem *pm;
-	int err = 0;
+	int err, all = 0;
 
 	gm_lock(&dev->lock, GM_RANK_DEV);
 	pm = gm_physmem_find(dev, begin, end);
@@ -148,7 +152,9 @@ int gm_dev_unregister_physmem(struct gm_dev *dev, uint64_t begin, uint64_t end)
 		uint32_t seen = gm_waitq_read(&node->changed);
 
 		err = gm_leave_all(node, pm, &leave);
-		if (err || collected(node, pm))
+		all = err ? 0 : collected(node, pm);
+		err = err ? err : GM_MIN(all, 0);
+		if (err || all)
 			break;
 		/* Some are in the hands of threads that will let go. */
 		gm_waitq_wait(&node->changed, seen);
@@ -161,7 +167,9 @@ int gm_dev_unregister_physmem(struct gm_dev *dev, uint64_t begin, uint64_t end)
 	if (!err)
 		gm_physmem_free(pm);
 	else if (err == -EBUSY)
-		gm_host_error(err, "a page of the range is wired");
+		gm_host_error(err, "a page of the range is wired, or a context "
+				   "has not given it back");
+	gm_machine_settle();
 	return err;
 }
 
@@ -174,10 +182,8 @@ static void settle(struct gm_dev *dev)
 		gm_store(&dev->settled, 1);
 		leave.hopeless = gm_load(&dev->health) == GM_DEV_LOST;
 		/* Without host memory for it, it stays where it can be read. */
-		if (gm_leave_all(dev->node, NULL, &leave)) {
-			gm_store(&dev->settled, 0);
-			gm_add(&gm_machine.unsettled, 1);
-		}
+		if (gm_leave_all(dev->node, NULL, &leave))
+			gm_dev_unsettle(dev);
 	}
 	gm_unlock(&dev->lock, GM_RANK_DEV);
 }

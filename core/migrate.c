@@ -250,8 +250,9 @@ static void fail_host(struct gm_fault *f, int err)
 {
 	f->err = err;
 	if (err == -ENOMEM)
-		gm_host_error(err, "the host has no memory to move the page "
-				   "at 0x%llx",
+		gm_host_error(err,
+			      "the host has no memory to move the page "
+			      "at 0x%llx",
 			      (unsigned long long)f->va);
 	if (err == -EAGAIN)
 		f->outcome = GM_OUT_RESTART;
@@ -495,6 +496,9 @@ static void map_xpu(struct gm_batch *b)
 		struct gm_fault *f = &b->faults[i];
 		struct gm_page *page = f->dst ? f->dst : f->page;
 
+		/* Nothing is given up for a copy on a device that is lost. */
+		if (pending(f) && !gm_dev_alive(b->ctx->dev))
+			fail_dev(f, -ENODEV);
 		if (!pending(f))
 			continue;
 		old_prot[n] = page->prot;

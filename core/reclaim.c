@@ -209,10 +209,27 @@ static unsigned int reclaim_choice(struct gm_node *node, unsigned int want,
 	return freed;
 }
 
+/*
+ * Sixteen pages are little of a real XPU's memory, and most of a small one's:
+ * there they would send away what has just come.
+ */
+#define VICTIMS_PART 8
+
+static unsigned int share(struct gm_node *node, unsigned int want)
+{
+	uint64_t most;
+
+	gm_lock(&node->lock, GM_RANK_NODE);
+	most = GM_MAX(node->nr_total / VICTIMS_PART, (uint64_t)1);
+	gm_unlock(&node->lock, GM_RANK_NODE);
+	return GM_MIN(most, (uint64_t)want);
+}
+
 unsigned int gm_reclaim(struct gm_node *node, unsigned int want)
 {
 	unsigned int choice, freed = 0;
 
+	want = share(node, want);
 	gm_count(node, reclaims, 1);
 	for (choice = CHOOSE_COLD; !freed && choice < NR_CHOICES; choice++)
 		freed = reclaim_choice(node, want, choice);

@@ -181,6 +181,11 @@ static int move_away(struct gm_as *as, uint64_t va, uint64_t old_len,
 		gm_host_range_unmap(as, to, old_len);
 		while (gm_as_unmap(as, to, new_len))
 			gm_wait_for_memory();
+		if (err == -EAGAIN)
+			return gm_host_error(-EFAULT,
+					     "what is to be moved is not one "
+					     "mapping: made by several calls, "
+					     "or unmapped meanwhile");
 		return gm_host_error(err, "the pages could not be moved");
 	}
 	move_pages(as, va, to, old_len);

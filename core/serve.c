@@ -331,6 +331,7 @@ int gm_dev_fault_many(struct gm_as *as, const uint64_t *vas, unsigned int n,
 	struct gm_target t = { .as = as, .nid = GM_NODE_NONE };
 	unsigned int i, served = 0;
 
+	GM_SETTLE();
 	t.ctx = gm_ctx_get(as, dev);
 	for (i = 0; i < n; i++)
 		status[i] = -ENODEV;

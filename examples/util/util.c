@@ -53,7 +53,7 @@ struct gpu gpu_open(uint64_t memory, const char *kernels)
 	int err;
 
 	err = sgpu_open(&config, &gpu.dev);
-	must(!err, "no GPU", err ? strerror(-err) : NULL);
+	must(!err, "no GPU", sgpu_error(NULL));
 	err = gm_sgpu_attach(gpu.dev, &gpu.node);
 	must(!err, "the GPU cannot share this program's memory", gm_error());
 	beside_program(path, sizeof(path), kernels);

@@ -166,9 +166,9 @@ void sim_switch_away(void)
 	if (!sim.cfg.switch_mean || sim.current == &main_task)
 		return;
 	if (sim_chance(256))
-		sim.slow = sim.nr_run > 1 && sim_chance(2) ?
-				   sim.run[sim_below(sim.nr_run)] :
-				   NULL;
+		sim.slow = sim.nr_run > 1 && sim_chance(2)
+				   ? sim.run[sim_below(sim.nr_run)]
+				   : NULL;
 	sim_go(sim_pick());
 }
 

@@ -34,50 +34,50 @@
 /*
  * The calls of the contract and the operators: X(name, may be made to fail)
  */
-#define SIM_CALLS(X)                                                      \
-	X(LOCK, 0)                                                        \
-	X(TRYLOCK, 1)                                                     \
-	X(UNLOCK, 0)                                                      \
-	X(WAITQ_READ, 0)                                                  \
-	X(WAITQ_WAIT, 0)                                                  \
-	X(WAITQ_WAKE, 0)                                                  \
-	X(RCU_LOCK, 0)                                                    \
-	X(RCU_UNLOCK, 0)                                                  \
-	X(RCU_SYNC, 0)                                                    \
-	X(NOW, 0)                                                         \
-	X(SLEEP, 0)                                                       \
-	X(PARALLEL, 0)                                                    \
-	X(ZALLOC, 1)                                                      \
-	X(ZFREE, 0)                                                       \
-	X(SLOTS_GET, 1)                                                   \
-	X(PAGE_GET, 1)                                                    \
-	X(PAGE_PUT, 0)                                                    \
-	X(COPY, 0)                                                        \
-	X(ZERO, 0)                                                        \
-	X(CPU_MAP, 1)                                                     \
-	X(CPU_UNMAP, 1)                                                   \
-	X(CPU_FILL, 1)                                                    \
-	X(CPU_SCATTER, 1)                                                 \
-	X(CPU_POISON, 1)                                                  \
-	X(CPU_UNPOISON, 1)                                                \
-	X(CPU_WAKE, 0)                                                    \
-	X(USER_READ, 0)                                                   \
-	X(USER_WRITE, 0)                                                  \
-	X(USER_COPY, 0)                                                   \
-	X(RANGE_MAP, 1)                                                   \
-	X(RANGE_UNMAP, 0)                                                 \
-	X(RANGE_TRACK, 1)                                                 \
-	X(RANGE_MOVE, 1)                                                  \
-	X(RANGE_PROTECT, 1)                                               \
-	X(OP_EXAMINE, 1)                                                  \
-	X(OP_RELEASE, 0)                                                  \
-	X(OP_ENTER, 1)                                                    \
-	X(OP_CLEAR, 1)                                                    \
-	X(OP_MEMCPY, 1)                                                   \
-	X(OP_ZERO, 1)                                                     \
-	X(OP_PROTECT, 1)                                                  \
-	X(OP_ENTER_RUNS, 1)                                               \
-	X(OP_CLEAR_RUNS, 1)                                               \
+#define SIM_CALLS(X)        \
+	X(LOCK, 0)          \
+	X(TRYLOCK, 1)       \
+	X(UNLOCK, 0)        \
+	X(WAITQ_READ, 0)    \
+	X(WAITQ_WAIT, 0)    \
+	X(WAITQ_WAKE, 0)    \
+	X(RCU_LOCK, 0)      \
+	X(RCU_UNLOCK, 0)    \
+	X(RCU_SYNC, 0)      \
+	X(NOW, 0)           \
+	X(SLEEP, 0)         \
+	X(PARALLEL, 0)      \
+	X(ZALLOC, 1)        \
+	X(ZFREE, 0)         \
+	X(SLOTS_GET, 1)     \
+	X(PAGE_GET, 1)      \
+	X(PAGE_PUT, 0)      \
+	X(COPY, 0)          \
+	X(ZERO, 0)          \
+	X(CPU_MAP, 1)       \
+	X(CPU_UNMAP, 1)     \
+	X(CPU_FILL, 1)      \
+	X(CPU_SCATTER, 1)   \
+	X(CPU_POISON, 1)    \
+	X(CPU_UNPOISON, 1)  \
+	X(CPU_WAKE, 0)      \
+	X(USER_READ, 0)     \
+	X(USER_WRITE, 0)    \
+	X(USER_COPY, 0)     \
+	X(RANGE_MAP, 1)     \
+	X(RANGE_UNMAP, 0)   \
+	X(RANGE_TRACK, 1)   \
+	X(RANGE_MOVE, 1)    \
+	X(RANGE_PROTECT, 1) \
+	X(OP_EXAMINE, 1)    \
+	X(OP_RELEASE, 0)    \
+	X(OP_ENTER, 1)      \
+	X(OP_CLEAR, 1)      \
+	X(OP_MEMCPY, 1)     \
+	X(OP_ZERO, 1)       \
+	X(OP_PROTECT, 1)    \
+	X(OP_ENTER_RUNS, 1) \
+	X(OP_CLEAR_RUNS, 1) \
 	X(STEP, 0) /* the machine's own, inside a call or an access */
 
 #define SIM_CALL_ENUM(name, may_fail) SIM_##name,
@@ -249,10 +249,10 @@ static inline void sim_point(enum sim_call call)
 void sim_enter(enum sim_call call);
 bool sim_inject(enum sim_call call);
 
-#define SIM_CHECK(cond, ...)                             \
-	do {                                             \
-		if (__builtin_expect(!(cond), 0))        \
-			sim_violation(__VA_ARGS__);      \
+#define SIM_CHECK(cond, ...)                        \
+	do {                                        \
+		if (__builtin_expect(!(cond), 0))   \
+			sim_violation(__VA_ARGS__); \
 	} while (0)
 
 /* Highest rank held by the current task, -1 if none. */

@@ -55,8 +55,8 @@ static int sim_op_fails(enum sim_call call, struct sim_dev *dev)
 	}
 	if (sim.fail_error)
 		return sim.fail_error;
-	return call == SIM_OP_ENTER || call == SIM_OP_ENTER_RUNS ? -ENOMEM :
-								   -EIO;
+	return call == SIM_OP_ENTER || call == SIM_OP_ENTER_RUNS ? -ENOMEM
+								 : -EIO;
 }
 
 static int sim_op_examine(void *pmap, uint64_t va, uint64_t len)
@@ -100,9 +100,9 @@ static uint32_t sim_frame(struct sim_dev *dev, uint64_t daddr, uint64_t len)
 {
 	uint64_t at = daddr - dev->base;
 
-	SIM_CHECK(daddr >= dev->base &&
-			  at + len <= dev->nr_frames * GM_PAGE_SIZE,
-		  "operator: no such device address %#lx", (unsigned long)daddr);
+	SIM_CHECK(
+		daddr >= dev->base && at + len <= dev->nr_frames * GM_PAGE_SIZE,
+		"operator: no such device address %#lx", (unsigned long)daddr);
 	SIM_CHECK(at / GM_PAGE_SIZE == (at + len - 1) / GM_PAGE_SIZE,
 		  "operator: device address range crosses a page");
 	SIM_CHECK(dev->registered[at / GM_PAGE_SIZE],
@@ -237,9 +237,9 @@ static int sim_op_memcpy(void *data, const struct gm_copy *copy)
 	sim_op_enter(SIM_OP_MEMCPY);
 	SIM_CHECK(copy->len && copy->len <= GM_PAGE_SIZE, "memcpy of %lu bytes",
 		  (unsigned long)copy->len);
-	err = dev->dead && !dev->lost && reads ?
-		      0 :
-		      sim_op_fails(SIM_OP_MEMCPY, dev);
+	err = dev->dead && !dev->lost && reads
+		      ? 0
+		      : sim_op_fails(SIM_OP_MEMCPY, dev);
 	if (err)
 		return err;
 	sim.current->in_op++;

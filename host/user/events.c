@@ -14,6 +14,7 @@
  * fault waits until the events that were read before it have been served.
  */
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,9 +26,8 @@
 #define NR_FAULTS 1024U
 #define NR_EVENTS (1U << 18)
 #define NR_MSGS 16
+#define NR_COPIERS 16U
 #define WAIT_NS 2000000ULL
-#define BELL_LEN (2 * GM_SMALL_PAGE)
-#define ZAP_WAITS 100
 
 /**
  * struct fault - threads of the program that wait in one page
@@ -60,10 +60,9 @@ struct event {
  * @seen: events read
  * @served: events that the core knows of
  * @waiters: threads that wait for @seen, @served
- * @bell: two pages whose discarding makes an event: the first stops the
- *	reader, the second shows that it has come that far
- * @flush_lock: one flush at a time
- * @flushed: flushes that the reader has seen
+ * @bell: a page whose discarding makes an event
+ * @turn: odd while the reader takes messages and looks at them
+ * @turn_waiters: threads that wait for @turn
  */
 static struct {
 	struct gm_as *as;
@@ -81,8 +80,8 @@ static struct {
 	uint32_t seen_waiters; /* (A) */
 	uint32_t served_waiters; /* (A) */
 	uint64_t bell; /* (C) */
-	struct gm_lock flush_lock;
-	uint32_t flushed; /* (A) */
+	uint32_t turn; /* (A) */
+	uint32_t turn_waiters; /* (A) */
 } ev;
 
 #define SLOT(va) ((va) & ~GM_PAGE_MASK)
@@ -91,14 +90,14 @@ static int make_bell(void)
 {
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 	/* Without rights, for mlockall() touches all that can be touched. */
-	void *p = gm_sys_mmap(0, BELL_LEN, PROT_NONE, 0);
+	void *p = gm_sys_mmap(0, GM_SMALL_PAGE, PROT_NONE, 0);
 
 	if (p == MAP_FAILED)
 		return gm_host_error(-ENOMEM, "no memory");
 	ev.bell = (uint64_t)p;
 	reg.range.start = ev.bell;
-	reg.range.len = BELL_LEN;
-	if (gm_sys_madvise(ev.bell, BELL_LEN, MADV_DONTFORK) ||
+	reg.range.len = GM_SMALL_PAGE;
+	if (gm_sys_madvise(ev.bell, GM_SMALL_PAGE, MADV_DONTFORK) ||
 	    gm_sys_ioctl(gm_user.fd_region, UFFDIO_REGISTER, &reg))
 		return gm_host_error(-errno, "cannot watch memory");
 	return 0;
@@ -124,11 +123,11 @@ int gm_events_init(struct gm_as *as)
 
 void gm_events_exit(void)
 {
-	struct uffdio_range range = { ev.bell, BELL_LEN };
+	struct uffdio_range range = { ev.bell, GM_SMALL_PAGE };
 
 	if (ev.bell) {
 		ioctl(gm_user.fd_region, UFFDIO_UNREGISTER, &range);
-		gm_sys_munmap(ev.bell, BELL_LEN);
+		gm_sys_munmap(ev.bell, GM_SMALL_PAGE);
 	}
 	if (ev.ring)
 		gm_sys_munmap((uint64_t)ev.ring, NR_EVENTS * sizeof(*ev.ring));
@@ -144,43 +143,36 @@ void gm_events_mute(uint64_t start, uint64_t end)
 }
 
 /*
- * The system call that made the events has returned when the reader has them,
- * which is before it has looked at them. One more event comes after them.
+ * A system call that makes events returns when the reader has taken them,
+ * which is before it has looked at them: let it finish its turn. (It takes
+ * nothing but in its turn.)
  */
-static void flush(void)
+static void wait_reader(void)
 {
-	uint32_t seen, before;
+	uint32_t turn = __atomic_load_n(&ev.turn, __ATOMIC_SEQ_CST);
 
-	gm_lock_raw(&ev.flush_lock);
-	before = gm_load(&ev.flushed);
-	if (ev.bell && gm_sys_madvise(ev.bell + GM_SMALL_PAGE, GM_SMALL_PAGE,
-				      MADV_DONTNEED_LOCKED) == 0) {
-		while (seen = gm_events_seen(), gm_load(&ev.flushed) == before)
-			gm_events_wait(seen);
-	}
-	gm_unlock_raw(&ev.flush_lock);
+	if (!(turn & 1))
+		return;
+	__atomic_fetch_add(&ev.turn_waiters, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&ev.turn, __ATOMIC_SEQ_CST) == turn)
+		gm_futex_wait(&ev.turn, turn, WAIT_NS);
+	__atomic_fetch_sub(&ev.turn_waiters, 1, __ATOMIC_SEQ_CST);
 }
 
 void gm_events_unmute(uint64_t start, uint64_t end)
 {
-	flush();
+	wait_reader();
 	gm_mute_drop(start, end, false);
 }
 
 /* If it is not watched any more, there is no event, and the mute goes. */
 int gm_events_zap(uint64_t va, uint64_t len)
 {
-	uint32_t seen;
-	int rc, i;
+	int rc;
 
 	gm_mute_add(va, va + len, true);
 	rc = gm_sys_madvise(va, len, MADV_DONTNEED_LOCKED) ? -errno : 0;
-	for (i = 0; !rc && i < ZAP_WAITS; i++) {
-		seen = gm_events_seen();
-		if (!gm_mute_has(va, va + len))
-			return 0;
-		gm_events_wait(seen);
-	}
+	wait_reader();
 	gm_mute_drop(va, va + len, true);
 	return rc;
 }
@@ -223,21 +215,68 @@ static void queue_fault(const struct uffd_msg *msg)
 	post();
 }
 
-/* A library thread that copies a page out found a hole in it: see there. */
+/*
+ * Threads that copy a page out, the library's or others that called it: tid and
+ * page. They hold the entry's lock, so nobody else could serve their faults.
+ */
+static struct copier {
+	pid_t tid; /* (A) 0: free */
+	uint64_t slot; /* (A) */
+} copiers[NR_COPIERS];
+
+unsigned int gm_events_copying(uint64_t va)
+{
+	pid_t tid = (pid_t)syscall(SYS_gettid), none;
+	unsigned int i;
+
+	for (i = 0;; i = (i + 1) % NR_COPIERS) {
+		none = 0;
+		if (__atomic_compare_exchange_n(&copiers[i].tid, &none, tid, 0,
+						__ATOMIC_ACQ_REL,
+						__ATOMIC_ACQUIRE))
+			break;
+		/* As many are under way: each ends by itself. */
+		if (i == NR_COPIERS - 1)
+			gm_host_sleep_until(gm_host_now() + 50000);
+	}
+	gm_store(&copiers[i].slot, va);
+	return i;
+}
+
+void gm_events_copied(unsigned int i)
+{
+	gm_store(&copiers[i].slot, 0);
+	gm_store(&copiers[i].tid, 0);
+}
+
+static bool is_copying(pid_t tid, uint64_t slot)
+{
+	unsigned int i;
+
+	for (i = 0; i < NR_COPIERS; i++) {
+		if (gm_load(&copiers[i].tid) == tid &&
+		    gm_load(&copiers[i].slot) == slot)
+			return true;
+	}
+	return false;
+}
+
+/* A thread that copies a page out found a hole in it: see there. */
 static bool own_fault(const struct uffd_msg *msg)
 {
-	struct gm_thread *thread =
-		gm_thread_by_tid((pid_t)msg->arg.pagefault.feat.ptid);
+	pid_t tid = (pid_t)msg->arg.pagefault.feat.ptid;
 	struct uffdio_zeropage zero = {
 		.range = { msg->arg.pagefault.address & ~(GM_SMALL_PAGE - 1),
 			   GM_SMALL_PAGE },
 	};
 
-	if (!thread)
+	if (!is_copying(tid, SLOT(zero.range.start))) {
+		if (gm_thread_by_tid(tid))
+			gm_host_bug(__FILE__, __LINE__,
+				    "a thread of the library touches unified "
+				    "memory");
 		return false;
-	if (gm_load(&thread->copying) != SLOT(zero.range.start))
-		gm_host_bug(__FILE__, __LINE__,
-			    "a thread of the library touches unified memory");
+	}
 	/* EAGAIN: an event is pending, which we read next. It faults again. */
 	if (ioctl(gm_user.fd_region, UFFDIO_ZEROPAGE, &zero))
 		ioctl(gm_user.fd_region, UFFDIO_WAKE, &zero.range);
@@ -269,9 +308,7 @@ static bool queue_event(const struct uffd_msg *msg)
 		end = start + msg->arg.remap.len;
 		to = msg->arg.remap.to;
 	}
-	if (start == ev.bell + GM_SMALL_PAGE)
-		gm_add(&ev.flushed, 1);
-	if ((start >= ev.bell && start < ev.bell + BELL_LEN) ||
+	if (start == ev.bell ||
 	    (type == UFFD_EVENT_REMOVE ? gm_mute_drop(start, end, true)
 				       : gm_mute_inside(start, end)))
 		type = 0; /* ours */
@@ -281,27 +318,44 @@ static bool queue_event(const struct uffd_msg *msg)
 	return start == ev.bell;
 }
 
-/* Ends only when the bell was read: whoever rings it waits for that. */
-void gm_events_reader(struct gm_thread *self)
+/* What there is to read. Returns true if the bell was in it. */
+static bool read_some(void)
 {
 	struct uffd_msg msgs[NR_MSGS];
-	bool stop = false;
+	bool bell = false;
 	ssize_t got;
 	int i;
 
+	got = read(gm_user.fd_region, msgs, sizeof(msgs));
+	if (got < 0 && (errno == EINTR || errno == EAGAIN))
+		return false;
+	if (got <= 0)
+		gm_host_bug(__FILE__, __LINE__, "userfaultfd cannot be read");
+	for (i = 0; i < (int)(got / (ssize_t)sizeof(msgs[0])); i++) {
+		if (msgs[i].event != UFFD_EVENT_PAGEFAULT)
+			bell |= queue_event(&msgs[i]);
+		else if (!own_fault(&msgs[i]))
+			queue_fault(&msgs[i]);
+	}
+	return bell;
+}
+
+/*
+ * Ends only when the bell was read: whoever rings it waits for that. The turn
+ * begins after poll(), so that a reader with nothing to do is not in it.
+ */
+void gm_events_reader(struct gm_thread *self)
+{
+	struct pollfd pfd = { .fd = gm_user.fd_region, .events = POLLIN };
+	bool stop = false;
+
 	while (!stop) {
-		got = read(gm_user.fd_region, msgs, sizeof(msgs));
-		if (got < 0 && (errno == EINTR || errno == EAGAIN))
-			continue;
-		if (got <= 0)
-			gm_host_bug(__FILE__, __LINE__,
-				    "userfaultfd cannot be read");
-		for (i = 0; i < (int)(got / (ssize_t)sizeof(msgs[0])); i++) {
-			if (msgs[i].event != UFFD_EVENT_PAGEFAULT)
-				stop |= queue_event(&msgs[i]);
-			else if (!own_fault(&msgs[i]))
-				queue_fault(&msgs[i]);
-		}
+		poll(&pfd, 1, -1);
+		__atomic_fetch_add(&ev.turn, 1, __ATOMIC_SEQ_CST);
+		stop = read_some();
+		__atomic_fetch_add(&ev.turn, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&ev.turn_waiters, __ATOMIC_SEQ_CST))
+			gm_futex_wake(&ev.turn, INT_MAX);
 	}
 }
 
@@ -389,7 +443,7 @@ static void wait_served(uint32_t target)
 
 void gm_events_barrier(void)
 {
-	flush();
+	wait_reader();
 	wait_served(gm_events_seen());
 }
 
@@ -473,14 +527,19 @@ static void send_bus_error(const struct fault *fault)
 
 /*
  * The core does not know this page, but it is watched: the program has moved
- * a piece to where no page begins. From now on it is plain memory.
+ * a piece to where no page begins. From now on it is plain memory. (With the
+ * lock: a region that is just being made here is in the table afterwards, and
+ * must stay watched.)
  */
 static void let_go(uint64_t slot)
 {
 	struct uffdio_range range = { slot, GM_PAGE_SIZE };
 
-	if (!gm_events_pending(slot, slot + GM_PAGE_SIZE))
+	gm_lock(&ev.as->lock, GM_RANK_AS);
+	if (!gm_as_overlaps(ev.as, slot, GM_PAGE_SIZE) &&
+	    !gm_events_pending(slot, slot + GM_PAGE_SIZE))
 		gm_sys_ioctl(gm_user.fd_region, UFFDIO_UNREGISTER, &range);
+	gm_unlock(&ev.as->lock, GM_RANK_AS);
 }
 
 static void serve_fault(const struct fault *fault)
@@ -493,14 +552,10 @@ static void serve_fault(const struct fault *fault)
 	switch (rc) {
 	case 0:
 		return;
-	case -EHWPOISON:
-		if (gm_host_cpu_poison(ev.as, slot) == 0)
-			return;
-		send_bus_error(fault);
-		break;
 	case -EFAULT:
 		let_go(slot);
 		break;
+	case -EHWPOISON: /* the page table says so by now */
 	case -EACCES: /* the kernel says so itself */
 	case -EAGAIN:
 		break;

@@ -67,47 +67,62 @@ void gm_host_bug(const char *file, int line, const char *what)
 	abort();
 }
 
-uint64_t gm_env_number(const char *name, uint64_t fallback, uint64_t max)
+/* Leaves @value alone if it is not set. */
+static int env_number(const char *name, uint64_t *value, uint64_t min,
+		      uint64_t max)
 {
-	const char *value = getenv(name);
+	const char *text = getenv(name);
 	unsigned long long number;
 	char *end;
 
-	if (!value)
-		return fallback;
+	if (!text || !*text)
+		return 0;
 	errno = 0;
-	number = strtoull(value, &end, 0);
-	return errno || end == value || *end || number > max ? fallback
-							     : number;
+	number = strtoull(text, &end, 0);
+	if (errno || *text < '0' || *text > '9' || *end || number < min ||
+	    number > max)
+		return gm_host_error(-EINVAL,
+				     "%s=%.64s: a number from 0x%llx to 0x%llx "
+				     "is needed",
+				     name, text, (unsigned long long)min,
+				     (unsigned long long)max);
+	*value = number;
+	return 0;
 }
 
-static void read_settings(void)
+static int read_settings(void)
 {
 	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES);
-	uint64_t half, cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t workers = GM_MAX(2, GM_MIN(cpus / 2, 4)), recycle = 1;
+	uint64_t replicas, arena = GM_ARENA_BASE;
+	int rc;
 
 	gm_user.ram = pages * (uint64_t)sysconf(_SC_PAGESIZE);
-	half = gm_user.ram / 2;
+	replicas = gm_user.ram / 2 >> 20;
+	rc = env_number("GMM_WORKERS", &workers, 1, GM_MAX_WORKERS);
+	if (!rc)
+		rc = env_number("GMM_RECYCLE", &recycle, 0, 1);
+	if (!rc)
+		rc = env_number("GMM_REPLICAS", &replicas, 0, UINT64_MAX >> 20);
+	if (!rc)
+		rc = env_number("GMM_ARENA", &arena, GM_PAGE_SIZE, 1ULL << 46);
+	if (rc)
+		return rc;
 	gm_user.nr_nodes = gm_memory_nr_nodes();
-	gm_user.nr_workers = (unsigned int)gm_env_number(
-		"GMM_WORKERS", GM_MAX(2, GM_MIN(cpus / 2, 4)), GM_MAX_WORKERS);
-	gm_user.nr_workers = GM_MAX(gm_user.nr_workers, 1U);
+	gm_user.nr_workers = (unsigned int)workers;
 	gm_user.nr_helpers = (unsigned int)GM_MIN(GM_MAX(cpus, 3) - 1, 7);
 	gm_user.recycle = GM_MIN(gm_user.ram / 16, 1ULL << 30) >> GM_PAGE_SHIFT;
-	if (!gm_env_number("GMM_RECYCLE", 1, UINT64_MAX))
+	if (!recycle)
 		gm_user.recycle = 0;
-	gm_user.replicas =
-		gm_env_number("GMM_REPLICAS", half >> 20, UINT64_MAX >> 20)
-			<< 20 >>
-		GM_PAGE_SHIFT;
-	gm_user.arena_base =
-		gm_env_number("GMM_ARENA", GM_ARENA_BASE, 1ULL << 46) &
-		~GM_PAGE_MASK;
+	gm_user.replicas = replicas << 20 >> GM_PAGE_SHIFT;
+	gm_user.arena_base = arena & ~GM_PAGE_MASK;
 	gm_user.arena_len = GM_ARENA_LEN;
 #if defined(__SANITIZE_THREAD__)
 	/* From here to the lowest place of programs. */
 	gm_user.arena_len = 256ULL << 30;
 #endif
+	return 0;
 }
 
 /* Each step undoes itself if it fails; what came before is undone here. */
@@ -118,8 +133,9 @@ static int make_ready(void)
 	if (sysconf(_SC_PAGESIZE) != (long)GM_SMALL_PAGE)
 		return gm_host_error(-ENOSYS, "only machines with pages of "
 					      "4 KiB are supported");
-	read_settings();
-	rc = gm_fork_init();
+	rc = read_settings();
+	if (!rc)
+		rc = gm_fork_init();
 	if (rc)
 		return rc;
 	rc = gm_user_probe();

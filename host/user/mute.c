@@ -68,16 +68,3 @@ bool gm_mute_inside(uint64_t start, uint64_t end)
 	gm_unlock_raw(&mutes.lock);
 	return found;
 }
-
-bool gm_mute_has(uint64_t start, uint64_t end)
-{
-	bool found = false;
-	int i;
-
-	gm_lock_raw(&mutes.lock);
-	for (i = 0; i < NR_MUTES && !found; i++)
-		found = mutes.all[i].exact && mutes.all[i].start == start &&
-			mutes.all[i].end == end;
-	gm_unlock_raw(&mutes.lock);
-	return found;
-}

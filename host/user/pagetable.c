@@ -134,12 +134,13 @@ static int match_slot(struct gm_page *slot, const struct gm_vma *vma,
  * A read-only page leaves by copying: nobody writes it, so nothing is lost. A
  * part that is missing is zero, and must not be touched: the fault would come
  * back to us. (Parts that the program discards meanwhile do fault; the reader
- * knows @copying.)
+ * knows who copies.)
  */
 static int copy_out(uint64_t va, struct gm_page *slot)
 {
 	uint64_t at = va, end = va + GM_PAGE_SIZE, from = 0, to = 0;
 	struct gm_page *frame;
+	unsigned int copier;
 
 	if (!gm_vma_present(va, end, NULL, NULL))
 		return -ENOENT;
@@ -155,13 +156,11 @@ static int copy_out(uint64_t va, struct gm_page *slot)
 		gm_frames_discard(slot);
 		return -ENOMEM;
 	}
-	if (gm_self)
-		gm_store(&gm_self->copying, va);
+	copier = gm_events_copying(va);
 	for (; at < end && gm_vma_present(at, end, &from, &to); at = to)
 		memcpy((void *)(slot->addr + (from - va)), (void *)from,
 		       to - from);
-	if (gm_self)
-		gm_store(&gm_self->copying, 0);
+	gm_events_copied(copier);
 	if (gm_events_zap(va, GM_PAGE_SIZE)) {
 		gm_frames_discard(slot);
 		return -EAGAIN;

@@ -109,12 +109,13 @@ static int check_huge_pages(void)
 static int open_uffd(bool user_only)
 {
 	const char *path = seen_as("GMM_TEST_UFFD");
-	int flags = O_CLOEXEC | (user_only ? UFFD_USER_MODE_ONLY : 0);
+	int flags =
+		O_CLOEXEC | O_NONBLOCK | (user_only ? UFFD_USER_MODE_ONLY : 0);
 	int dev = gm_sys_open(path ? path : "/dev/userfaultfd", O_RDWR);
 	int fd;
 
 	if (dev >= 0) {
-		fd = ioctl(dev, USERFAULTFD_IOC_NEW, O_CLOEXEC);
+		fd = ioctl(dev, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
 		close(dev);
 		if (fd >= 0)
 			return fd;

@@ -20,8 +20,6 @@
 #define MAX_THREADS (3 + 2 * GM_MAX_WORKERS)
 #define STACK_SIZE (256UL << 10)
 
-GM_TLS struct gm_thread *gm_self;
-
 static struct {
 	struct gm_lock lock; /* starting and stopping */
 	struct gm_thread all[MAX_THREADS]; /* (lock), @tid and on (A) */
@@ -185,7 +183,6 @@ static void *thread_main(void *arg)
 {
 	struct gm_thread *self = arg;
 
-	gm_self = self;
 	gm_store(&self->tid, (pid_t)syscall(SYS_gettid));
 	prctl(PR_SET_NAME, "gmm");
 	/* The first use of RCU registers the thread: not in a fault. */
@@ -206,7 +203,6 @@ static int start_one(void (*run)(struct gm_thread *), unsigned int index)
 		return -errno;
 	thread->run = run;
 	thread->index = index;
-	thread->copying = 0;
 	rc = pthread_attr_init(&attr);
 	if (rc)
 		return -rc;

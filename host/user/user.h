@@ -77,25 +77,19 @@ struct gm_as *gm_as_if_ready(void);
 void gm_error_clear(void);
 int gm_user_probe(void);
 void gm_user_close(void);
-uint64_t gm_env_number(const char *name, uint64_t fallback, uint64_t max);
 
 /* fork.c */
 int gm_fork_init(void);
 bool gm_fork_is_child(void);
 
 /* threads.c */
-/*
- * struct gm_thread - a thread of the library
- * @copying: the region's page that it reads just now, 0 if none
- */
+/* struct gm_thread - a thread of the library */
 struct gm_thread {
 	pthread_t handle;
 	pid_t tid;
 	void (*run)(struct gm_thread *self);
 	unsigned int index;
-	uint64_t copying;
 };
-extern GM_TLS struct gm_thread *gm_self;
 int gm_threads_start(struct gm_as *as);
 void gm_threads_stop(void);
 bool gm_threads_stopping(void);
@@ -112,10 +106,14 @@ void gm_events_ring(void);
 /* How many events have been read. Wait until there are more, or a while. */
 uint32_t gm_events_seen(void);
 void gm_events_wait(uint32_t seen);
-/* Wait until the events that have been read have reached the core. */
-void gm_events_barrier(void);
+/* gm_events_barrier(), in gm_host.h: wait until the events of what the program
+ * has done so far have reached the core. */
 /* Has an unmap or move of part of the range been read, but not served? */
 bool gm_events_pending(uint64_t start, uint64_t end);
+/* The calling thread reads this page of a region, with its entry's lock held:
+ * what it finds missing is zeros. The number is for the end of it. */
+unsigned int gm_events_copying(uint64_t va);
+void gm_events_copied(unsigned int copier);
 /* Events of our own doing, which the core is not told. */
 void gm_events_mute(uint64_t start, uint64_t end);
 void gm_events_unmute(uint64_t start, uint64_t end);
@@ -126,7 +124,6 @@ int gm_events_zap(uint64_t va, uint64_t len);
 void gm_mute_add(uint64_t start, uint64_t end, bool exact);
 bool gm_mute_drop(uint64_t start, uint64_t end, bool exact);
 bool gm_mute_inside(uint64_t start, uint64_t end);
-bool gm_mute_has(uint64_t start, uint64_t end);
 
 /* frames.c */
 int gm_frames_init(void);

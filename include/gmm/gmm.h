@@ -122,8 +122,8 @@ int gm_mprotect(void *addr, size_t len, int prot);
  * Context: Any thread, but not a signal handler.
  * Return: The new address; or MAP_FAILED and errno: EINVAL for an alignment,
  * length or flag that cannot be; EFAULT if the old range is not unified
- * memory; ENOMEM if it cannot grow in place and may not move, or no place was
- * found.
+ * memory, or has to move and was made by several calls; ENOMEM if it cannot
+ * grow in place and may not move, or no place was found.
  */
 void *gm_mremap(void *addr, size_t old_len, size_t new_len, int flags);
 

@@ -200,8 +200,9 @@ int gm_dev_register_physmem(struct gm_dev *dev, uint64_t begin, uint64_t end);
  *
  * Context: Any thread that is not inside an operator. Sleeps while it evicts.
  * Return: 0; -ENOENT if exactly this range is not registered; -EBUSY if a
- * page in it is wired; -ENOMEM if host memory cannot take what lives there;
- * else what an operator returned.
+ * page in it is wired, or a context that has not obeyed may still use one,
+ * until its gm_as_reset() or gm_as_detach(); -ENOMEM if host memory cannot take
+ * what lives there; else what an operator returned.
  */
 int gm_dev_unregister_physmem(struct gm_dev *dev, uint64_t begin, uint64_t end);
 

@@ -115,9 +115,8 @@ START_TEST(holes_are_skipped_and_reported)
 	fails(gmadvise(gpu.node, p, 5 * PAGE, GM_WILLNEED), ENOMEM);
 	for (int i = 0; i < 5; i++)
 		if (i != 2)
-			ck_assert_uint_eq(where(p + i * PAGE).copies >>
-						  gpu.node & 1,
-					  1);
+			ck_assert_uint_eq(
+				where(p + i * PAGE).copies >> gpu.node & 1, 1);
 	fails(gmadvise(gpu.node, p, 5 * PAGE, GM_PREFERRED), ENOMEM);
 	fails(gmadvise(gpu.node, p, 5 * PAGE, GM_COLD), ENOMEM);
 	fails(gmadvise(0, p, 5 * PAGE, GM_READ_MOSTLY), ENOMEM);
@@ -133,11 +132,9 @@ END_TEST
 START_TEST(dontneed_is_exact)
 {
 	static const size_t ranges[][2] = {
-		{ 0, 1 },	    { 1, 1 },
-		{ 2, 2 * PAGE },    { PAGE - 1, 2 },
-		{ PAGE, PAGE },	    { PAGE + 7, PAGE - 7 },
-		{ 0, 3 * PAGE },    { SMALL, SMALL },
-		{ PAGE - 3, PAGE + 6 },
+		{ 0, 1 },	 { 1, 1 },	   { 2, 2 * PAGE },
+		{ PAGE - 1, 2 }, { PAGE, PAGE },   { PAGE + 7, PAGE - 7 },
+		{ 0, 3 * PAGE }, { SMALL, SMALL }, { PAGE - 3, PAGE + 6 },
 	};
 	unsigned char *p = um(3), *model = plain(3 * PAGE);
 

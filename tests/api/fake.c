@@ -155,9 +155,8 @@ void fake_open(struct fake *f, size_t pages, unsigned int caps)
 	ck_assert_msg(f->as != NULL, "%s", gm_error());
 	ck_assert_int_eq(gm_dev_create(&ops, f, "fake", caps, &f->dev), 0);
 	f->node = gm_dev_node(f->dev);
-	ck_assert_int_eq(gm_dev_register_physmem(f->dev, BASE,
-						 BASE + pages * PAGE),
-			 0);
+	ck_assert_int_eq(
+		gm_dev_register_physmem(f->dev, BASE, BASE + pages * PAGE), 0);
 }
 
 int fake_attach(struct fake *f)
@@ -177,8 +176,8 @@ void fake_detach(struct fake *f)
 
 void fake_close(struct fake *f)
 {
-	int ret = gm_dev_unregister_physmem(f->dev, BASE,
-					    BASE + f->pages * PAGE);
+	int ret =
+		gm_dev_unregister_physmem(f->dev, BASE, BASE + f->pages * PAGE);
 
 	ck_assert_msg(ret == 0, "%s", gm_error());
 	ret = gm_dev_destroy(f->dev);

@@ -11,7 +11,15 @@
 #include "gmm/kpi.h"
 #include "harness.h"
 
-enum fake_op { OP_EXAMINE, OP_ENTER, OP_CLEAR, OP_COPY, OP_ZERO, OP_PROTECT, NR_OPS };
+enum fake_op {
+	OP_EXAMINE,
+	OP_ENTER,
+	OP_CLEAR,
+	OP_COPY,
+	OP_ZERO,
+	OP_PROTECT,
+	NR_OPS
+};
 extern const char *const fake_ops[NR_OPS];
 
 #define FAKE_SLOTS 256

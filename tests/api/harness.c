@@ -212,9 +212,7 @@ void gpu_fill(struct gpu *g, void *p, size_t bytes, uint64_t seed)
 void gpu_check(struct gpu *g, const void *p, size_t bytes, uint64_t seed)
 {
 	uint64_t *out = um(1);
-	struct kargs a = {
-		.src = p, .n = bytes / 8, .seed = seed, .out = out
-	};
+	struct kargs a = { .src = p, .n = bytes / 8, .seed = seed, .out = out };
 
 	gpu_run(g, "check", grid_of(bytes), &a);
 	ck_assert_msg(*out == 0, "%llu wrong words on the XPU",

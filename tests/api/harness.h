@@ -121,24 +121,23 @@ struct gm_stats stats(void);
 #define since(before, field) (stats().field - (before).field)
 
 /* A call that has to fail so, and say why. */
-#define fails(call, error)                                               \
-	do {                                                             \
-		errno = 0;                                               \
-		ck_assert_msg((call) == -1, "%s succeeded", #call);      \
-		ck_assert_msg(errno == (error), "%s: %s, not %s: %s",    \
-			      #call, strerrorname_np(errno),             \
-			      strerrorname_np(error), gm_error());       \
-		ck_assert_msg(*gm_error(), "%s: no text", #call);        \
+#define fails(call, error)                                                    \
+	do {                                                                  \
+		errno = 0;                                                    \
+		ck_assert_msg((call) == -1, "%s succeeded", #call);           \
+		ck_assert_msg(errno == (error), "%s: %s, not %s: %s", #call,  \
+			      strerrorname_np(errno), strerrorname_np(error), \
+			      gm_error());                                    \
+		ck_assert_msg(*gm_error(), "%s: no text", #call);             \
 	} while (0)
-#define fails_map(call, error)                                           \
-	do {                                                             \
-		errno = 0;                                               \
-		ck_assert_msg((call) == MAP_FAILED, "%s succeeded",      \
-			      #call);                                    \
-		ck_assert_msg(errno == (error), "%s: %s, not %s: %s",    \
-			      #call, strerrorname_np(errno),             \
-			      strerrorname_np(error), gm_error());       \
-		ck_assert_msg(*gm_error(), "%s: no text", #call);        \
+#define fails_map(call, error)                                                \
+	do {                                                                  \
+		errno = 0;                                                    \
+		ck_assert_msg((call) == MAP_FAILED, "%s succeeded", #call);   \
+		ck_assert_msg(errno == (error), "%s: %s, not %s: %s", #call,  \
+			      strerrorname_np(errno), strerrorname_np(error), \
+			      gm_error());                                    \
+		ck_assert_msg(*gm_error(), "%s: no text", #call);             \
 	} while (0)
 #define works(call)                                                      \
 	ck_assert_msg((call) == 0, "%s: %s: %s", #call, strerror(errno), \
@@ -152,12 +151,12 @@ unsigned int count_threads(void);
 unsigned int count_children(void);
 unsigned int count_vmas(void);
 /* Wait, at most some seconds, until the condition holds. */
-#define eventually(cond)                                                 \
-	do {                                                             \
-		int tries_ = 0;                                          \
-		while (!(cond) && tries_++ < 5000)                       \
-			usleep(1000);                                    \
-		ck_assert_msg(cond, "never: %s", #cond);                 \
+#define eventually(cond)                                 \
+	do {                                             \
+		int tries_ = 0;                          \
+		while (!(cond) && tries_++ < 5000)       \
+			usleep(1000);                    \
+		ck_assert_msg(cond, "never: %s", #cond); \
 	} while (0)
 
 /* main(): run the suite, or exit with 77 if the machine lacks something. */

@@ -2,6 +2,8 @@
 /* kernel.c - system calls and debuggers on unified memory, wherever it lives */
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -231,7 +233,8 @@ START_TEST(process_vm_readv_from_outside)
 			_exit(1);
 		snprintf(path, sizeof(path), "/proc/%d/mem", self);
 		mem = open(path, O_RDWR);
-		if (mem < 0 || pread(mem, back, 64, (off_t)(uintptr_t)p) != 64 ||
+		if (mem < 0 ||
+		    pread(mem, back, 64, (off_t)(uintptr_t)p) != 64 ||
 		    memcmp(back, model, 64))
 			_exit(2);
 		memset(back, 0, 64);
@@ -247,7 +250,74 @@ START_TEST(process_vm_readv_from_outside)
 }
 END_TEST
 
-START_TEST(pagemap_and_smaps_see_only_what_is_mapped)
+/* Reads 64 bytes of another process, as a debugger does. */
+static int read_outside(pid_t pid, const void *p)
+{
+	char back[64], model[64];
+	struct iovec to = { back, 64 }, from = { (void *)(uintptr_t)p, 64 };
+
+	cpu_fill(model, 64, 1);
+	if (process_vm_readv(pid, &to, 1, &from, 1, 0) != 64)
+		return 1;
+	return memcmp(back, model, 64) ? 2 : 0;
+}
+
+/* Stops the program, has a page read that is away, lets the program go on. */
+static int debug(pid_t program, const void *p)
+{
+	pid_t reader;
+	int status, early;
+
+	kill(program, SIGSTOP);
+	reader = fork();
+	if (!reader)
+		_exit(read_outside(program, p));
+	usleep(200000);
+	early = waitpid(reader, &status, WNOHANG) != 0;
+	kill(program, SIGCONT);
+	if (early)
+		return 3;
+	waitpid(reader, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 4;
+}
+
+START_TEST(debugger_waits_while_the_program_stands_still)
+{
+	char *p = um(1);
+	pid_t pid, self = getpid();
+	int status;
+
+	gpu_start(&gpu, 4);
+	put(&gpu, p, PAGE, 1, ON_XPU);
+	pid = fork();
+	if (!pid)
+		_exit(debug(self, p));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	cpu_check(p, PAGE, 1);
+}
+END_TEST
+
+START_TEST(userfaultfd_of_the_program_is_refused)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	char *p = um(1);
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+
+	if (fd < 0)
+		return;
+	gpu_start(&gpu, 4);
+	reg.range.start = (uintptr_t)p;
+	reg.range.len = PAGE;
+	ck_assert_int_eq(ioctl(fd, UFFDIO_API, &api), 0);
+	ck_assert_int_eq(ioctl(fd, UFFDIO_REGISTER, &reg), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	close(fd);
+}
+END_TEST
+
+START_TEST(pagemap_sees_only_what_is_mapped)
 {
 	char *p = um(2);
 	uint64_t entry = 0;
@@ -257,20 +327,79 @@ START_TEST(pagemap_and_smaps_see_only_what_is_mapped)
 	gpu_start(&gpu, 4);
 	cpu_fill(p, 2 * PAGE, 1);
 	gpu_fill(&gpu, p, PAGE, 2);
-	ck_assert_int_eq(pread(fd, &entry, 8, (off_t)((uintptr_t)p / SMALL * 8)),
-			 8);
-	ck_assert_uint_eq(entry >> 63, 0); /* not present */
 	ck_assert_int_eq(
-		pread(fd, &entry, 8, (off_t)((uintptr_t)(p + PAGE) / SMALL * 8)),
-		8);
+		pread(fd, &entry, 8, (off_t)((uintptr_t)p / SMALL * 8)), 8);
+	ck_assert_uint_eq(entry >> 63, 0); /* not present */
+	ck_assert_int_eq(pread(fd, &entry, 8,
+			       (off_t)((uintptr_t)(p + PAGE) / SMALL * 8)),
+			 8);
 	ck_assert_uint_eq(entry >> 63, 1);
 	cpu_check(p, PAGE, 2);
 	close(fd);
 }
 END_TEST
 
+/* --- other calls on the range ------------------------------------------------------ */
+
+START_TEST(own_hints_of_the_program)
+{
+	char *p = um(3);
+
+	gpu_start(&gpu, 4);
+	put(&gpu, p, 3 * PAGE, 1, (enum place)_i);
+	madvise(p, 3 * PAGE, MADV_PAGEOUT);
+	madvise(p, 3 * PAGE, MADV_COLD);
+	cpu_check(p, PAGE, 1);
+	gpu_check(&gpu, p, 3 * PAGE, 1);
+	/* Cuts the page, as a partial munmap() does. */
+	ck_assert_int_eq(madvise(p + SMALL, SMALL, MADV_DONTDUMP), 0);
+	cpu_check(p, 3 * PAGE, 1);
+	put(&gpu, p + PAGE, 2 * PAGE, 2, (enum place)_i);
+	cpu_check(p, PAGE, 1);
+	cpu_check(p + PAGE, 2 * PAGE, 2);
+}
+END_TEST
+
+/*
+ * Half a page of another kind: from then on the kernel cannot move it as one.
+ * It comes home, and an XPU's launch that wants it fails.
+ */
+START_TEST(cut_by_a_flag)
+{
+	char *p = um(2);
+	struct kargs a = { .src = (uint64_t *)p, .n = 1 };
+
+	gpu_start(&gpu, 4);
+	put(&gpu, p, 2 * PAGE, 1, (enum place)_i);
+	ck_assert_int_eq(madvise(p + PAGE / 2, PAGE, MADV_DONTDUMP), 0);
+	cpu_check(p, 2 * PAGE, 1);
+	ck_assert_int_eq(gpu_try(&gpu, "peek", 1, &a), -EBUSY);
+	ck_assert_int_eq(sgpu_reset(gpu.sgpu), 0);
+	cpu_check(p, 2 * PAGE, 1);
+}
+END_TEST
+
+START_TEST(collapse_is_refused)
+{
+	char *p = um(1);
+
+	gpu_start(&gpu, 4);
+	p[SMALL] = 1;
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+	/* Whole already, or refused; never another page with other data. */
+	madvise(p, PAGE, MADV_COLLAPSE);
+	ck_assert_int_eq(p[SMALL], 1);
+	gpu_sum_is(&gpu, p, PAGE, 1);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
+	tcase_add_loop_test(tc, own_hints_of_the_program, 0, NR_PLACES);
+	tcase_add_loop_test(tc, cut_by_a_flag, 0, NR_PLACES);
+	tcase_add_test(tc, collapse_is_refused);
 	tcase_add_loop_test(tc, read_and_write, 0, NR_PLACES);
 	tcase_add_loop_test(tc, writev_and_sendfile, 0, NR_PLACES);
 	tcase_add_test(tc, pipes_and_paths);
@@ -280,7 +409,9 @@ static void add(TCase *tc)
 	tcase_add_test(tc, vmsplice_of_pinned_memory);
 	tcase_add_test(tc, device_code_has_no_system_calls_on_missing_pages);
 	tcase_add_loop_test(tc, process_vm_readv_from_outside, 0, NR_PLACES);
-	tcase_add_test(tc, pagemap_and_smaps_see_only_what_is_mapped);
+	tcase_add_test(tc, debugger_waits_while_the_program_stands_still);
+	tcase_add_test(tc, userfaultfd_of_the_program_is_refused);
+	tcase_add_test(tc, pagemap_sees_only_what_is_mapped);
 }
 
 int main(void)

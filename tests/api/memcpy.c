@@ -6,7 +6,7 @@ enum { LEN_PAGES = 3, PLAIN = NR_PLACES_ALL, NR_KINDS };
 
 static const size_t cases[][3] = {
 	/* offset of the destination, of the source, length */
-	{ 0, 0, LEN_PAGES * PAGE },
+	{ 0, 0, LEN_PAGES *PAGE },
 	{ 0, 0, PAGE },
 	{ 1, 0, PAGE },
 	{ 0, 3, 2 * PAGE },
@@ -102,10 +102,10 @@ END_TEST
 START_TEST(overlap_is_memmove)
 {
 	static const size_t at[][3] = {
-		{ 0, 1, 2 * PAGE },	 { 1, 0, 2 * PAGE },
-		{ 0, PAGE, 2 * PAGE },	 { PAGE, 0, 2 * PAGE },
-		{ 100, 70100, PAGE },	 { 70100, 100, PAGE },
-		{ 5, 5, 2 * PAGE },	 { PAGE + 1, PAGE - 1, PAGE },
+		{ 0, 1, 2 * PAGE },    { 1, 0, 2 * PAGE },
+		{ 0, PAGE, 2 * PAGE }, { PAGE, 0, 2 * PAGE },
+		{ 100, 70100, PAGE },  { 70100, 100, PAGE },
+		{ 5, 5, 2 * PAGE },    { PAGE + 1, PAGE - 1, PAGE },
 	};
 	unsigned char *p = um(LEN_PAGES), *model = plain(LEN_PAGES * PAGE);
 

@@ -14,8 +14,8 @@ START_TEST(arguments_that_cannot_be_are_refused)
 		UNIFIED | MAP_GROWSDOWN,
 		UNIFIED | MAP_LOCKED,
 	};
-	static const int bad_prot[] = { PROT_WRITE, PROT_EXEC,
-					RW | PROT_EXEC, 0x100 };
+	static const int bad_prot[] = { PROT_WRITE, PROT_EXEC, RW | PROT_EXEC,
+					0x100 };
 	void *odd = (void *)(0x300000000000 + SMALL);
 
 	fails_map(gm_mmap(NULL, 0, RW, UNIFIED, -1, 0), EINVAL);
@@ -39,8 +39,8 @@ END_TEST
 
 START_TEST(length_is_rounded_up_and_address_aligned)
 {
-	static const size_t lens[] = { 1, SMALL, PAGE - 1, PAGE, PAGE + 1,
-				       3 * PAGE - 7 };
+	static const size_t lens[] = { 1,    SMALL,    PAGE - 1,
+				       PAGE, PAGE + 1, 3 * PAGE - 7 };
 
 	for (size_t i = 0; i < sizeof(lens) / sizeof(size_t); i++) {
 		struct gm_region_stats r;
@@ -131,9 +131,9 @@ START_TEST(fixed_replaces_what_was_there)
 
 	gpu_start(&gpu, 8);
 	gpu_fill(&gpu, p, 4 * PAGE, 1);
-	ck_assert_ptr_eq(gm_mmap(p + PAGE, 2 * PAGE, RW, UNIFIED | MAP_FIXED,
-				 -1, 0),
-			 p + PAGE);
+	ck_assert_ptr_eq(
+		gm_mmap(p + PAGE, 2 * PAGE, RW, UNIFIED | MAP_FIXED, -1, 0),
+		p + PAGE);
 	gpu_check(&gpu, p, PAGE, 1);
 	all_zero(p + PAGE, 2 * PAGE);
 	gpu_fill(&gpu, p + PAGE, 2 * PAGE, 2);
@@ -173,9 +173,8 @@ START_TEST(noreplace_refuses_what_is_in_use)
 		  EEXIST);
 	ck_assert_int_eq(*p, 5);
 	works(gm_munmap(p, PAGE));
-	ck_assert_ptr_eq(gm_mmap(p, PAGE, RW, UNIFIED | MAP_FIXED_NOREPLACE, -1,
-				 0),
-			 p);
+	ck_assert_ptr_eq(
+		gm_mmap(p, PAGE, RW, UNIFIED | MAP_FIXED_NOREPLACE, -1, 0), p);
 	ck_assert_int_eq(*p, 0);
 }
 END_TEST

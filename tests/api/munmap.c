@@ -136,6 +136,22 @@ START_TEST(unmapped_addresses_can_be_used_at_once)
 }
 END_TEST
 
+/* The library hears of the first when the second has been done already. */
+START_TEST(discarded_and_unmapped_at_once)
+{
+	gpu_start(&gpu, 4);
+	for (int round = 0; round < 300; round++) {
+		char *p = um(1);
+		struct gm_where w;
+
+		*p = 1;
+		works(madvise(p, PAGE, MADV_DONTNEED));
+		works(munmap(p, PAGE));
+		ck_assert_int_eq(gm_where(p, &w), -EFAULT);
+	}
+}
+END_TEST
+
 /* --- mremap -------------------------------------------------------------- */
 
 START_TEST(mremap_arguments)
@@ -371,6 +387,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, small_piece_by_gm_munmap, 0, NR_PLACES);
 	tcase_add_loop_test(tc, small_piece_by_munmap, 0, NR_PLACES);
 	tcase_add_test(tc, unmapped_addresses_can_be_used_at_once);
+	tcase_add_test(tc, discarded_and_unmapped_at_once);
 	tcase_add_test(tc, mremap_arguments);
 	tcase_add_loop_test(tc, mremap_moves_pages_without_copies, 0,
 			    NR_PLACES);

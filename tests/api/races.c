@@ -87,8 +87,8 @@ static void *map_and_unmap(void *arg)
 
 		p[0] = 1;
 		p[PAGE] = 2;
-		if (gmadvise(gpu.node, p, 2 * PAGE, GM_WILLNEED) ||
-		    p[0] != 1 || p[PAGE] != 2)
+		if (gmadvise(gpu.node, p, 2 * PAGE, GM_WILLNEED) || p[0] != 1 ||
+		    p[PAGE] != 2)
 			abort();
 		if (by_program ? munmap(p, 2 * PAGE) : gm_munmap(p, 2 * PAGE))
 			abort();
@@ -181,8 +181,7 @@ static void *move_often(void *arg)
 		char *wall = gm_mmap(*p + 2 * PAGE, PAGE, RW, UNIFIED, -1, 0);
 		char *q = gm_mremap(*p, 2 * PAGE, 3 * PAGE, MREMAP_MAYMOVE);
 
-		if (q == MAP_FAILED ||
-		    gm_mremap(q, 3 * PAGE, 2 * PAGE, 0) != q)
+		if (q == MAP_FAILED || gm_mremap(q, 3 * PAGE, 2 * PAGE, 0) != q)
 			abort();
 		*p = q;
 		if (wall != MAP_FAILED)

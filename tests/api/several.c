@@ -145,9 +145,9 @@ START_TEST(physmem_is_added_and_removed_live)
 	ck_assert_int_eq(gm_dev_register_physmem(f.dev, more, more), -EINVAL);
 	ck_assert_int_eq(gm_dev_register_physmem(f.dev, more + 1, more + PAGE),
 			 -EINVAL);
-	ck_assert_int_eq(gm_dev_register_physmem(f.dev, 0x40000000,
-						 0x40000000 + PAGE),
-			 -EEXIST);
+	ck_assert_int_eq(
+		gm_dev_register_physmem(f.dev, 0x40000000, 0x40000000 + PAGE),
+		-EEXIST);
 	ck_assert_int_eq(gm_dev_unregister_physmem(f.dev, more, more + PAGE),
 			 -ENOENT);
 	for (uint64_t i = 0; i < 8; i++)

@@ -169,8 +169,7 @@ START_TEST(trace_is_in_order)
 		if (e[i].kind == GM_EV_EVICT)
 			ck_assert_uint_eq(e[i].bytes, PAGE);
 		if (e[i].kind == GM_EV_PREFETCH)
-			ck_assert_uint_eq(e[i].addr,
-					  (uintptr_t)p + 6 * PAGE);
+			ck_assert_uint_eq(e[i].addr, (uintptr_t)p + 6 * PAGE);
 	}
 	ck_assert_int_eq(faults, 6);
 	ck_assert_int_ge(evicts, 2);
@@ -218,10 +217,10 @@ static void say(const char *what)
 	snprintf(said[nr_said++], 512, "%s", gm_error());
 }
 
-#define causes(call)                                      \
-	do {                                              \
-		(void)!(call);                            \
-		say(#call);                               \
+#define causes(call)           \
+	do {                   \
+		(void)!(call); \
+		say(#call);    \
 	} while (0)
 
 START_TEST(no_two_causes_share_a_text)

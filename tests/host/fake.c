@@ -59,6 +59,8 @@ int gm_cpu_fault(struct gm_as *as, uint64_t va, enum gm_access access)
 	int rc = gm_load(&fake_error);
 
 	gm_add(&fake_faults, 1);
+	if (rc == -EHWPOISON)
+		gm_host_cpu_poison(as, va & ~GM_PAGE_MASK);
 	if (rc)
 		return rc;
 	if (i >= gm_load(&nr_pages))

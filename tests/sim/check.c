@@ -48,8 +48,10 @@ static void see(struct sim_dev *dev, const struct gm_page *p)
 	uint64_t f = (p->addr - dev->base) >> GM_PAGE_SHIFT;
 
 	SIM_CHECK(f < dev->nr_frames, "a page of no frame");
-	SIM_CHECK(!seen[dev->index][f]++, "frame %lu of device %u is in two "
-		  "places", (unsigned long)f, dev->index);
+	SIM_CHECK(!seen[dev->index][f]++,
+		  "frame %lu of device %u is in two "
+		  "places",
+		  (unsigned long)f, dev->index);
 }
 
 static uint64_t check_list(struct sim_dev *dev, const struct gm_list *head,
@@ -100,10 +102,11 @@ static void check_node(struct gm_node *node)
 	SIM_CHECK(!node->nr_busy, "node %d: %lu pages still chosen", node->nid,
 		  (unsigned long)node->nr_busy);
 	if (node->dev)
-		SIM_CHECK(free + active + stuck == node->nr_total,
-			  "node %d: %lu + %lu + %lu of %lu pages: some are lost",
-			  node->nid, (unsigned long)free, (unsigned long)active,
-			  (unsigned long)stuck, (unsigned long)node->nr_total);
+		SIM_CHECK(
+			free + active + stuck == node->nr_total,
+			"node %d: %lu + %lu + %lu of %lu pages: some are lost",
+			node->nid, (unsigned long)free, (unsigned long)active,
+			(unsigned long)stuck, (unsigned long)node->nr_total);
 	else
 		SIM_CHECK(active <= node->max_active,
 			  "node %d: %lu replicas, %lu allowed", node->nid,
@@ -125,7 +128,8 @@ static void page_dump(const struct pagev *v)
 {
 	const struct gm_page *p;
 
-	fprintf(stderr, "page %lu of as %u: state %u flags %x prot %x holder %u",
+	fprintf(stderr,
+		"page %lu of as %u: state %u flags %x prot %x holder %u",
 		(unsigned long)v->slot, v->m->as->index, v->state,
 		v->e ? v->e->flags : 0, v->e ? v->e->prot : 0,
 		v->e ? v->e->holder : 0);
@@ -137,12 +141,12 @@ static void page_dump(const struct pagev *v)
 	fprintf(stderr, "\n");
 }
 
-#define PAGE_CHECK(v, cond, ...)                     \
-	do {                                         \
-		if (!(cond)) {                       \
-			page_dump(v);                \
-			sim_violation(__VA_ARGS__);  \
-		}                                    \
+#define PAGE_CHECK(v, cond, ...)                    \
+	do {                                        \
+		if (!(cond)) {                      \
+			page_dump(v);               \
+			sim_violation(__VA_ARGS__); \
+		}                                   \
 	} while (0)
 
 static const uint8_t *copy_bytes(const struct gm_page *p)
@@ -179,11 +183,14 @@ static void check_copy_dev(const struct pagev *v, const struct gm_page *p,
 	pte = &ctx->pt[v->slot];
 	if (p->prot) {
 		PAGE_CHECK(v, p->va == v->va, "a copy has another address");
-		PAGE_CHECK(v, pte->frame - 1 ==
-				      (p->addr - dev->base) >> GM_PAGE_SHIFT,
+		PAGE_CHECK(v,
+			   pte->frame - 1 ==
+				   (p->addr - dev->base) >> GM_PAGE_SHIFT,
 			   "a page is not mapped as its copy says");
-		PAGE_CHECK(v, pte->prot == p->prot, "mapped with rights %u, "
-			   "not %u", pte->prot, p->prot);
+		PAGE_CHECK(v, pte->prot == p->prot,
+			   "mapped with rights %u, "
+			   "not %u",
+			   pte->prot, p->prot);
 	} else {
 		PAGE_CHECK(v, !pte->frame, "mapped, though its copy says not");
 	}
@@ -247,10 +254,9 @@ static unsigned int check_copies(struct pagev *v)
 			check_copy_host(v, p);
 		host += !dev;
 		PAGE_CHECK(v,
-			   on_lost(v->e) ||
-				   !memcmp(copy_bytes(p),
-					   copy_bytes(v->e->copies),
-					   GM_PAGE_SIZE),
+			   on_lost(v->e) || !memcmp(copy_bytes(p),
+						    copy_bytes(v->e->copies),
+						    GM_PAGE_SIZE),
 			   "the copies differ");
 	}
 	PAGE_CHECK(v, host <= 1, "two copies at rest");
@@ -371,10 +377,11 @@ static void check_as(struct model *m)
 		if (v.region)
 			check_page(&v);
 		else
-			PAGE_CHECK(&v, !v.s->mapped && !m->mapped[slot * 4] &&
-					       !m->mapped[slot * 4 + 1] &&
-					       !m->mapped[slot * 4 + 2] &&
-					       !m->mapped[slot * 4 + 3],
+			PAGE_CHECK(&v,
+				   !v.s->mapped && !m->mapped[slot * 4] &&
+					   !m->mapped[slot * 4 + 1] &&
+					   !m->mapped[slot * 4 + 2] &&
+					   !m->mapped[slot * 4 + 3],
 				   "mapped memory without a region");
 	}
 	for (; slot < m->nr_slots; slot++) {
@@ -397,9 +404,8 @@ void torture_check(void)
 	for (a = 0; a < t.cfg.nr_as; a++)
 		check_as(t.m[a]);
 	for (i = 0; i < SIM_MAX_DEVS; i++)
-		for (a = 0; sim.devs[i] && !sim.devs[i]->dead &&
-			    a < t.cfg.nr_as;
-		     a++)
+		for (a = 0;
+		     sim.devs[i] && !sim.devs[i]->dead && a < t.cfg.nr_as; a++)
 			if (sim.devs[i]->ctxs[a])
 				check_page_table(sim.devs[i]->ctxs[a]);
 	totals.checks++;

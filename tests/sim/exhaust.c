@@ -23,7 +23,7 @@ void torture_say(const char *what, const struct model *m, uint64_t va,
 {
 }
 
-#define PAGES(n) ((uint64_t)(n) * GM_PAGE_SIZE)
+#define PAGES(n) ((uint64_t)(n)*GM_PAGE_SIZE)
 
 static struct sim_dev *devs[2];
 static struct sim_ctx *ctxs[2];
@@ -47,8 +47,8 @@ static void step_failed(int err, int tries, const char *what)
 /* What was only on a device that is lost cannot be had any more. */
 static bool gone(int err)
 {
-	return (err == -EHWPOISON || err == -EFAULT) && ((devs[0] && devs[0]->lost) ||
-				     (devs[1] && devs[1]->lost));
+	return (err == -EHWPOISON || err == -EFAULT) &&
+	       ((devs[0] && devs[0]->lost) || (devs[1] && devs[1]->lost));
 }
 
 #define TRY(err, stop, expr)                                        \
@@ -58,18 +58,18 @@ static bool gone(int err)
 			step_failed(err, tries_++, #expr);          \
 	} while (0)
 
-#define STEP(expr)                        \
-	do {                              \
-		int err_;                 \
-		TRY(err_, false, expr);   \
+#define STEP(expr)                      \
+	do {                            \
+		int err_;               \
+		TRY(err_, false, expr); \
 	} while (0)
 
 /* A step that a dead device may make impossible. */
-#define STEP_ON(i, expr)                                    \
-	do {                                                \
-		int err_;                                   \
-		if (!devs[i]->dead)                         \
-			TRY(err_, devs[i]->dead, expr);     \
+#define STEP_ON(i, expr)                                \
+	do {                                            \
+		int err_;                               \
+		if (!devs[i]->dead)                     \
+			TRY(err_, devs[i]->dead, expr); \
 	} while (0)
 
 static void cpu_store(uint64_t va)
@@ -149,8 +149,7 @@ static void bring_up(unsigned int i, unsigned int frames, unsigned int caps,
 	devs[i] = d;
 	memset(d->registered, 1, frames);
 	STEP(gm_dev_create(&d->ops, d, "exhaust", caps, &d->dev));
-	STEP(gm_dev_register_physmem(d->dev, d->base,
-				     d->base + PAGES(frames)));
+	STEP(gm_dev_register_physmem(d->dev, d->base, d->base + PAGES(frames)));
 	ctxs[i] = sim_ctx_new(d, m->as);
 	STEP(gm_as_attach(&m->as->as, d->dev, ctxs[i]));
 	ctxs[i]->attached = true;

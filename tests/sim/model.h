@@ -93,8 +93,8 @@ struct model_change {
 	unsigned int n;
 	uint8_t gen[MODEL_MAX_CHANGE];
 };
-bool model_change(struct model *m, uint64_t va, uint64_t len,
-		  unsigned int how, struct model_change *c);
+bool model_change(struct model *m, uint64_t va, uint64_t len, unsigned int how,
+		  struct model_change *c);
 void model_changed(struct model *m, const struct model_change *c);
 void model_unmap(struct model *m, const struct model_change *c, uint64_t va,
 		 uint64_t len);

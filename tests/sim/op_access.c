@@ -272,8 +272,8 @@ int op_xpu_batch(struct worker *w)
 	if (!ctx)
 		return OP_SKIPPED;
 	for (i = 0; i < n; i++) {
-		vas[i] = sim_chance(3) ? pick_word(w, m) :
-					 at + i * GM_PAGE_SIZE;
+		vas[i] =
+			sim_chance(3) ? pick_word(w, m) : at + i * GM_PAGE_SIZE;
 		access[i] = sim_chance(2) ? GM_READ : GM_WRITE;
 		if (!(ctx->dev->caps & GM_CAP_WRITE_FAULT))
 			access[i] = GM_READ;

@@ -9,8 +9,8 @@
 
 static void tdev_new(struct tdev *d)
 {
-	unsigned int frames = t.tight ? 2 + (unsigned int)sim_below(10) :
-					64 + (unsigned int)sim_below(64);
+	unsigned int frames = t.tight ? 2 + (unsigned int)sim_below(10)
+				      : 64 + (unsigned int)sim_below(64);
 	unsigned int caps = GM_CAP_REPLAY, i;
 
 	if (!sim_chance(4))
@@ -119,8 +119,8 @@ static int tdev_attach(struct tdev *d, unsigned int as)
 	int err;
 
 	if (sim_chance(8)) {
-		ctx->refuse_start = SIM_BASE + sim_below(ctx->as->nr_slots) *
-						       GM_PAGE_SIZE;
+		ctx->refuse_start =
+			SIM_BASE + sim_below(ctx->as->nr_slots) * GM_PAGE_SIZE;
 		ctx->refuse_end = ctx->refuse_start + 2 * GM_PAGE_SIZE;
 	}
 	/* Faults may come before the call has returned, not from our cores. */

@@ -83,9 +83,8 @@ int op_mmap(struct worker *w)
 	m->mmaps--;
 	SAY("mmap", m, err ? 0 : va, len, err);
 	if (err) {
-		SIM_CHECK(err == -ENOMEM ||
-				  (err == -EEXIST &&
-				   (flags & GM_RANGE_NOREPLACE)),
+		SIM_CHECK(err == -ENOMEM || (err == -EEXIST &&
+					     (flags & GM_RANGE_NOREPLACE)),
 			  "mmap: error %d", err);
 		return err;
 	}
@@ -148,7 +147,8 @@ int op_sys_munmap(struct worker *w)
 	if (!pick_run(m, 6, &va, &len))
 		return OP_SKIPPED;
 	cut_run(&va, &len, sim_chance(3) ? SIM_PIECE : GM_PAGE_SIZE);
-	if (!all_tracked(m, va, len) || !model_change(m, va, len, MODEL_LEAVING, &c))
+	if (!all_tracked(m, va, len) ||
+	    !model_change(m, va, len, MODEL_LEAVING, &c))
 		return OP_SKIPPED;
 	mark_cut(m, va, len);
 	SAY("sys munmap", m, va, len, 1);
@@ -276,7 +276,8 @@ int op_sys_remap(struct worker *w)
 	if (!pick_movable(m, &va, &len) || !all_tracked(m, va, len))
 		return OP_SKIPPED;
 	to = pick_free(m, len);
-	if (!to || !model_change(m, va, len, MODEL_NO_STORES | MODEL_LEAVING, &from))
+	if (!to ||
+	    !model_change(m, va, len, MODEL_NO_STORES | MODEL_LEAVING, &from))
 		return OP_SKIPPED;
 	if (!model_change(m, to, len, MODEL_NO_STORES, &dest)) {
 		model_changed(m, &from);

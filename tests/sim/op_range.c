@@ -98,8 +98,8 @@ int op_dontneed(struct worker *w)
 	if (!model_claim(m, va, len, true))
 		return OP_SKIPPED;
 	model_expect(m, va, NULL, len);
-	err = CALL(gm_as_advise(&m->as->as, GM_NODE_NONE, va, len,
-				GM_DONTNEED));
+	err = CALL(
+		gm_as_advise(&m->as->as, GM_NODE_NONE, va, len, GM_DONTNEED));
 	SAY("dontneed", m, va, len, err);
 	if (err)
 		torture_error_range(m, va, len, err, "a discard");
@@ -149,8 +149,8 @@ int op_sys_dontneed(struct worker *w)
 static bool pick_pair(struct model *m, uint64_t *dst, uint64_t *src,
 		      uint64_t *len)
 {
-	uint64_t plain = SIM_BASE +
-			 (m->nr_slots - sim.cfg.nr_plain) * GM_PAGE_SIZE;
+	uint64_t plain =
+		SIM_BASE + (m->nr_slots - sim.cfg.nr_plain) * GM_PAGE_SIZE;
 	uint64_t room = sim.cfg.nr_plain * GM_PAGE_SIZE;
 	uint64_t n[2];
 
@@ -229,8 +229,7 @@ int op_kernel_pin(struct worker *w)
 	unsigned int i, n = (unsigned int)sim_below(40);
 
 	if (!model_mapped(m, va) || m->prot[model_piece(va)] != 3 ||
-	    m->pins[slot] || m->discards[slot] ||
-	    !model_claim(m, va, 8, false))
+	    m->pins[slot] || m->discards[slot] || !model_claim(m, va, 8, false))
 		return OP_SKIPPED;
 	m->pins[slot] = 1;
 	if (sim_cpu_access(m->as, va, &word, 8, false) ||

@@ -48,8 +48,8 @@ static uint64_t number(const char *s)
 	if (end == s || *end || d < 0 || d > 1e18)
 		bad("a number is wanted");
 	/* Seeds are exact; they are never written with an exponent. */
-	return strchr(s, 'e') || strchr(s, '.') ? (uint64_t)d :
-						  strtoull(s, NULL, 0);
+	return strchr(s, 'e') || strchr(s, '.') ? (uint64_t)d
+						: strtoull(s, NULL, 0);
 }
 
 static void parse_fail(const char *s)
@@ -77,14 +77,13 @@ static void parse_fail(const char *s)
 void options_parse(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "seed", 1, NULL, 's' },     { "ops", 1, NULL, 'o' },
-		{ "runs", 1, NULL, 'r' },     { "run-ops", 1, NULL, 'p' },
-		{ "seconds", 1, NULL, 't' },  { "replay", 1, NULL, 'R' },
+		{ "seed", 1, NULL, 's' },	 { "ops", 1, NULL, 'o' },
+		{ "runs", 1, NULL, 'r' },	 { "run-ops", 1, NULL, 'p' },
+		{ "seconds", 1, NULL, 't' },	 { "replay", 1, NULL, 'R' },
 		{ "check-every", 1, NULL, 'c' }, { "coverage", 2, NULL, 'C' },
-		{ "fail-nth", 1, NULL, 'f' }, { "fine", 0, NULL, 'i' },
-		{ "trace", 0, NULL, 'T' },
-		{ "verbose", 0, NULL, 'v' },  { "help", 0, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		{ "fail-nth", 1, NULL, 'f' },	 { "fine", 0, NULL, 'i' },
+		{ "trace", 0, NULL, 'T' },	 { "verbose", 0, NULL, 'v' },
+		{ "help", 0, NULL, 'h' },	 { NULL, 0, NULL, 0 },
 	};
 	uint64_t runs = 0, ops = 0;
 	int c;
@@ -115,9 +114,8 @@ void options_parse(int argc, char **argv)
 			options.check_every = number(optarg);
 			break;
 		case 'C':
-			options.coverage = optarg && !strcmp(optarg, "all") ?
-						   2 :
-						   1;
+			options.coverage =
+				optarg && !strcmp(optarg, "all") ? 2 : 1;
 			break;
 		case 'f':
 			parse_fail(optarg);

@@ -81,12 +81,11 @@ struct sim_ctx *pick_ctx(struct model *m)
 
 	for (i = 0; i < 4 && t.nr_devs; i++) {
 		const struct tdev *d = &t.devs[sim_below(t.nr_devs)];
-		struct sim_ctx *ctx = d->dev ? d->dev->ctxs[m->as->index] :
-					       NULL;
+		struct sim_ctx *ctx =
+			d->dev ? d->dev->ctxs[m->as->index] : NULL;
 
 		if (ctx && ctx->attached && !ctx->stopped && !d->dev->dead)
 			return ctx;
 	}
 	return NULL;
 }
-

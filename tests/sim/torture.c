@@ -247,8 +247,7 @@ static void say_replay(void)
 		(unsigned long)current_seed, (unsigned long)t.ops_done,
 		options.program, (unsigned long)current_seed,
 		(unsigned long)options.run_ops,
-		(unsigned long)options.check_every,
-		options.extra);
+		(unsigned long)options.check_every, options.extra);
 }
 
 static void on_signal(int sig)

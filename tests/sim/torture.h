@@ -8,30 +8,30 @@
 #include "tests/sim/model.h"
 
 /* X(name, how often, function) */
-#define TORTURE_OPS(X)                        \
-	X(CPU_LOAD, 300, op_cpu_load)         \
-	X(CPU_STORE, 300, op_cpu_store)       \
-	X(XPU_LOAD, 400, op_xpu_load)         \
-	X(XPU_STORE, 300, op_xpu_store)       \
-	X(XPU_ADD, 200, op_xpu_add)           \
-	X(XPU_BATCH, 30, op_xpu_batch)        \
-	X(WILLNEED, 40, op_willneed)          \
-	X(ADVISE, 30, op_advise)              \
-	X(PREFETCH_ALL, 2, op_prefetch_all)   \
-	X(DONTNEED, 30, op_dontneed)          \
-	X(SYS_DONTNEED, 15, op_sys_dontneed)  \
-	X(MEMCPY, 50, op_memcpy)              \
-	X(MMAP, 15, op_mmap)                  \
-	X(MUNMAP, 10, op_munmap)              \
-	X(SYS_MUNMAP, 8, op_sys_munmap)       \
-	X(PROTECT, 15, op_protect)            \
-	X(SYS_PROTECT, 8, op_sys_protect)     \
-	X(REMAP, 8, op_remap)                 \
-	X(SYS_REMAP, 8, op_sys_remap)         \
-	X(KERNEL_PIN, 8, op_kernel_pin)       \
-	X(QUERY, 8, op_query)                 \
-	X(DEVICE, 6, op_device)               \
-	X(RESET, 3, op_reset)                 \
+#define TORTURE_OPS(X)                       \
+	X(CPU_LOAD, 300, op_cpu_load)        \
+	X(CPU_STORE, 300, op_cpu_store)      \
+	X(XPU_LOAD, 400, op_xpu_load)        \
+	X(XPU_STORE, 300, op_xpu_store)      \
+	X(XPU_ADD, 200, op_xpu_add)          \
+	X(XPU_BATCH, 30, op_xpu_batch)       \
+	X(WILLNEED, 40, op_willneed)         \
+	X(ADVISE, 30, op_advise)             \
+	X(PREFETCH_ALL, 2, op_prefetch_all)  \
+	X(DONTNEED, 30, op_dontneed)         \
+	X(SYS_DONTNEED, 15, op_sys_dontneed) \
+	X(MEMCPY, 50, op_memcpy)             \
+	X(MMAP, 15, op_mmap)                 \
+	X(MUNMAP, 10, op_munmap)             \
+	X(SYS_MUNMAP, 8, op_sys_munmap)      \
+	X(PROTECT, 15, op_protect)           \
+	X(SYS_PROTECT, 8, op_sys_protect)    \
+	X(REMAP, 8, op_remap)                \
+	X(SYS_REMAP, 8, op_sys_remap)        \
+	X(KERNEL_PIN, 8, op_kernel_pin)      \
+	X(QUERY, 8, op_query)                \
+	X(DEVICE, 6, op_device)              \
+	X(RESET, 3, op_reset)                \
 	X(DEATH, 1, op_death)
 
 #define TORTURE_OP_ENUM(name, weight, fn) OP_##name,
@@ -106,10 +106,10 @@ extern struct torture_totals totals;
 extern bool torture_trace;
 void torture_say(const char *what, const struct model *m, uint64_t va,
 		 uint64_t len, int err);
-#define SAY(what, m, va, len, err)                              \
-	do {                                                    \
-		if (torture_trace)                              \
-			torture_say(what, m, va, len, err);     \
+#define SAY(what, m, va, len, err)                          \
+	do {                                                \
+		if (torture_trace)                          \
+			torture_say(what, m, va, len, err); \
 	} while (0)
 typedef int torture_fn(struct worker *w);
 #define TORTURE_OP_FN(name, weight, fn) torture_fn fn;
