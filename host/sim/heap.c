@@ -138,7 +138,6 @@ void *gm_host_zalloc(size_t size)
 	heap_live.next = b;
 	sim.heap_live += size;
 	memset(heap_data(b), 0, rounded);
-	ASAN_POISON_MEMORY_REGION(b, sizeof(*b));
 	ASAN_POISON_MEMORY_REGION((char *)heap_data(b) + size, rounded - size);
 	return heap_data(b);
 }

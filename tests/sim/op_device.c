@@ -17,6 +17,9 @@ static void tdev_new(struct tdev *d)
 		caps |= GM_CAP_WRITE_FAULT;
 	if (sim_chance(2))
 		caps |= GM_CAP_COPY_ENGINES;
+	/* Large enough for several victims at once, and still too small. */
+	if (t.tight && sim_chance(3))
+		frames = 12 + (unsigned int)sim_below(20);
 	d->dev = sim_dev_new(frames, caps, (unsigned int)sim_below(8));
 	d->created = false;
 	d->nr_ranges = 1 + (unsigned int)sim_below(GM_MIN(frames, MAX_RANGES));
