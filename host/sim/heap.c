@@ -155,12 +155,13 @@ static void heap_reuse(struct heap_block *b)
 
 void gm_host_zfree(void *p, size_t size)
 {
-	struct heap_block *b = (struct heap_block *)p - 1;
+	struct heap_block *b;
 
 	sim_enter(SIM_ZFREE);
 	SIM_CHECK(!sim_holds_rank(GM_RANK_NODE), "zfree with rank NODE held");
 	if (!p)
 		return;
+	b = (struct heap_block *)p - 1;
 	SIM_CHECK(sim_heap_owns(b, sizeof(*b)) && !((uintptr_t)p & 63),
 		  "zfree of what is not ours: %p", p);
 	ASAN_UNPOISON_MEMORY_REGION(b, sizeof(*b));
