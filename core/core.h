@@ -102,6 +102,7 @@ enum gm_entry_flags {
 	GM_ENTRY_READ_MOSTLY = 1 << 1,
 	GM_ENTRY_PINNED = 1 << 2, /* to the node in @node */
 	GM_ENTRY_PREFERRED = 1 << 3, /* for the node in @node */
+	GM_ENTRY_CUT = 1 << 4, /* while it was poison: fragmented afterwards */
 };
 
 #define GM_ENTRY_OWN_PROT 0x80

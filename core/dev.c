@@ -102,13 +102,27 @@ int gm_dev_create(const struct gm_dev_ops *ops, void *data, const char *name,
 	return 0;
 }
 
+/* Take the machine lock when nobody settles the device. */
+static void lock_unpinned(struct gm_dev *dev)
+{
+	for (;;) {
+		uint32_t seen = gm_waitq_read(&dev->node->changed);
+
+		gm_lock(&gm_machine.lock, GM_RANK_MACHINE);
+		if (!dev->pins)
+			return;
+		gm_unlock(&gm_machine.lock, GM_RANK_MACHINE);
+		gm_waitq_wait(&dev->node->changed, seen);
+	}
+}
+
 int gm_dev_destroy(struct gm_dev *dev)
 {
 	int i, busy;
 
-	gm_lock(&gm_machine.lock, GM_RANK_MACHINE);
+	lock_unpinned(dev);
 	gm_lock(&dev->lock, GM_RANK_DEV);
-	busy = dev->attached || dev->pins || !gm_list_empty(&dev->physmem);
+	busy = dev->attached || !gm_list_empty(&dev->physmem);
 	gm_unlock(&dev->lock, GM_RANK_DEV);
 	for (i = 0; !busy && i < GM_MAX_DEVS; i++)
 		if (gm_machine.devs[i] == dev)

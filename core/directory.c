@@ -207,7 +207,7 @@ void gm_entry_add_locked(struct gm_dir *dir, struct gm_entry *e,
 	struct gm_node *node = gm_page_node(page);
 
 	gm_assert_held(&e->lock, GM_RANK_ENTRY);
-	GM_BUG_ON(page->entry || page->next);
+	GM_BUG_ON((page->entry && page->entry != e) || page->next);
 	page->next = e->copies;
 	page->va = va;
 	e->copies = page;

@@ -136,7 +136,9 @@ static int forget_poison(struct gm_discard *d)
 			(unsigned long long)d->va);
 	err = gm_host_cpu_unpoison(d->as, d->va);
 	if (!err)
-		gm_entry_set_locked(d->e, GM_STATE_EMPTY);
+		gm_entry_set_locked(d->e, d->e->flags & GM_ENTRY_CUT
+						  ? GM_STATE_FRAGMENTED
+						  : GM_STATE_EMPTY);
 	else if (err != -EAGAIN)
 		gm_host_error(err,
 			      "the host keeps the lost page at 0x%llx "

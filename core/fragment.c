@@ -100,6 +100,7 @@ int64_t gm_page_cut(struct gm_region *r, uint64_t va)
 		gm_lock(&e->lock, GM_RANK_ENTRY);
 		GM_COVER(e->state, GM_ON_CUT);
 		if (e->state == GM_STATE_POISON) {
+			e->flags |= GM_ENTRY_CUT;
 			left = gm_host_cpu_scatter(as, va, NULL, 0,
 						   GM_PAGE_SIZE);
 		} else {

@@ -159,7 +159,8 @@ void gm_host_zero(void *dst, size_t len);
  * Put pages at rest where the program sees them, at @va and following, and
  * wake the threads that wait there. status[i] says what became of pages[i]:
  *   0        mapped; the place is vacant now
- *   -EEXIST  something is there already (all or part of the page)
+ *   -EEXIST  something is there already (all or part of the page), or nobody
+ *            watches the range: a late fault of what was there before
  *   -EAGAIN  the mapping changed; look the region up again
  *   -ENOMEM, -EFAULT (the host cannot say better)
  * pre: 0 < n <= GM_BATCH, the pages hold memory, @prot is not 0.

@@ -116,6 +116,9 @@ void gm_page_free_stuck(struct gm_page *page, struct gm_dir *dir);
 void gm_node_unstick(struct gm_node *node, const struct gm_as *as);
 /* An evictor is done with it. */
 void gm_page_unbusy(struct gm_page *page);
+/* A page in hand will be a copy of @e, which is locked; or not, with NULL. */
+void gm_page_intend(struct gm_page *page, struct gm_dir *dir,
+		    struct gm_entry *e);
 /* Make it the most, or the least recently used. */
 void gm_page_touch(struct gm_page *page);
 void gm_page_cool(struct gm_page *page);

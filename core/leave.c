@@ -220,6 +220,7 @@ void gm_machine_settle(void)
 		settle(dev);
 		gm_lock(&gm_machine.lock, GM_RANK_MACHINE);
 		dev->pins--;
+		gm_waitq_wake(&dev->node->changed);
 		gm_unlock(&gm_machine.lock, GM_RANK_MACHINE);
 	}
 }

@@ -506,8 +506,10 @@ static void map_xpu(struct gm_batch *b)
 		if (!pending(f))
 			continue;
 		old_prot[n] = page->prot;
+		/* A reset that comes now must find it, and wait for us. */
+		if (!f->dst)
+			gm_page_intend(page, b->region->dir, f->entry);
 		page->va = f->va;
-		page->dir = b->region->dir;
 		page->ctx = b->ctx->index;
 		page->prot = xpu_prot(b, f);
 		pages[n] = page;
@@ -520,6 +522,8 @@ static void map_xpu(struct gm_batch *b)
 			continue;
 		}
 		pages[i]->prot = old_prot[i];
+		if (!faults[i]->dst)
+			gm_page_intend(pages[i], NULL, NULL);
 		fail_dev(faults[i], status[i]);
 	}
 }

@@ -212,6 +212,17 @@ void gm_node_unstick(struct gm_node *node, const struct gm_as *as)
 	}
 }
 
+void gm_page_intend(struct gm_page *page, struct gm_dir *dir,
+		    struct gm_entry *e)
+{
+	struct gm_node *node = gm_page_node(page);
+
+	gm_lock(&node->lock, GM_RANK_NODE);
+	gm_store(&page->entry, e);
+	page->dir = dir;
+	gm_unlock(&node->lock, GM_RANK_NODE);
+}
+
 void gm_page_touch(struct gm_page *page)
 {
 	struct gm_node *node = gm_page_node(page);

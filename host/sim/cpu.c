@@ -38,6 +38,13 @@ static int sim_slot_whole(struct sim_as *as, const struct sim_slot *slot)
 	return 0;
 }
 
+static bool sim_is_zero(const uint8_t *bytes)
+{
+	static const uint8_t zeros[GM_PAGE_SIZE];
+
+	return !memcmp(bytes, zeros, GM_PAGE_SIZE);
+}
+
 static int sim_map_one(struct sim_as *as, uint64_t va, struct gm_page *page)
 {
 	struct sim_place *place = sim_place(page);
@@ -51,6 +58,12 @@ static int sim_map_one(struct sim_as *as, uint64_t va, struct gm_page *page)
 		return -EAGAIN;
 	if (sim_inject(SIM_CPU_MAP))
 		return sim_failure(-ENOMEM, -EAGAIN);
+	if (slot->mapped == SIM_ALL && !slot->tracked) {
+		/* A fault of what was there before. The kernel serves this. */
+		SIM_CHECK(sim_is_zero(place->data),
+			  "data put where nobody watches");
+		return -EEXIST;
+	}
 	err = sim_slot_whole(as, slot);
 	if (err)
 		return -EAGAIN;

@@ -138,7 +138,6 @@ void *gm_host_zalloc(size_t size)
 	heap_live.next = b;
 	sim.heap_live += size;
 	memset(heap_data(b), 0, rounded);
-	ASAN_POISON_MEMORY_REGION(b, sizeof(*b));
 	ASAN_POISON_MEMORY_REGION((char *)heap_data(b) + size, rounded - size);
 	return heap_data(b);
 }
@@ -156,12 +155,13 @@ static void heap_reuse(struct heap_block *b)
 
 void gm_host_zfree(void *p, size_t size)
 {
-	struct heap_block *b = (struct heap_block *)p - 1;
+	struct heap_block *b;
 
 	sim_enter(SIM_ZFREE);
 	SIM_CHECK(!sim_holds_rank(GM_RANK_NODE), "zfree with rank NODE held");
 	if (!p)
 		return;
+	b = (struct heap_block *)p - 1;
 	SIM_CHECK(sim_heap_owns(b, sizeof(*b)) && !((uintptr_t)p & 63),
 		  "zfree of what is not ours: %p", p);
 	ASAN_UNPOISON_MEMORY_REGION(b, sizeof(*b));

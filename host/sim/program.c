@@ -114,12 +114,12 @@ static void sim_fault_serve(struct sim_as *as, struct sim_fault *f)
 	if (!err) {
 		as->nr_unwoken++;
 	} else if (err == -EFAULT) {
-		/* An event that explains it may be on its way. */
-		if (as->nr_pending)
-			sim_yield();
-		else if (!gm_as_overlaps(&as->as, va & ~GM_PAGE_MASK,
-					 GM_PAGE_SIZE))
-			sim_fill_plain(as, va);
+		/*
+		 * The region is on its way, in the making or being taken down,
+		 * or an event will tell of it. To put zeros there would hide
+		 * what an XPU has; the page table knows when it is over.
+		 */
+		sim_sleep_until(sim.now + 10000);
 		if (!f->waiting || f->seq != seq)
 			return;
 		err = 0;

@@ -41,8 +41,9 @@ static uint64_t sim_range_find(struct sim_as *as, uint64_t len)
 		uint64_t at = (start + i) % (room - n + 1);
 		uint64_t va = SIM_BASE + at * GM_PAGE_SIZE;
 
-		if (sim_range_free(as, va, len) &&
-		    !gm_as_taken(&as->as, va, len))
+		/* In this order: the core may be interrupted. */
+		if (!gm_as_taken(&as->as, va, len) &&
+		    sim_range_free(as, va, len))
 			return va;
 	}
 	return 0;

@@ -255,6 +255,10 @@ static void sim_task_main(void)
 
 static void sim_task_stack(struct sim_task *task)
 {
+#ifdef __SANITIZE_ADDRESS__
+	ASAN_UNPOISON_MEMORY_REGION(task->stack, SIM_STACK);
+	task->fake_stack = NULL;
+#endif
 #ifdef __x86_64__
 	void **top = (void **)((char *)task->stack + SIM_STACK - 64);
 	int i;
@@ -270,10 +274,6 @@ static void sim_task_stack(struct sim_task *task)
 	((ucontext_t *)task->sp)->uc_stack.ss_sp = task->stack;
 	((ucontext_t *)task->sp)->uc_stack.ss_size = SIM_STACK;
 	makecontext(task->sp, sim_task_main, 0);
-#endif
-#ifdef __SANITIZE_ADDRESS__
-	ASAN_UNPOISON_MEMORY_REGION(task->stack, SIM_STACK);
-	task->fake_stack = NULL;
 #endif
 }
 

@@ -272,7 +272,8 @@ void model_map(struct model *m, uint64_t va, uint64_t len, unsigned int prot)
 			m->val[i] = 0;
 	}
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++) {
-		m->lost[slot] = m->pinned[slot] = m->cut[slot] = 0;
+		m->lost[slot] = m->cut[slot] = 0;
+		m->pinned[slot] = m->pin_calls > 0;
 		m->changing[slot] = 0;
 		m->changed_at[slot] = sim.steps;
 		m->gen[slot]++;
@@ -336,7 +337,8 @@ void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 		if (s->lost[i] || m->lost_at[s->first + i] >= s->at ||
 		    m->lost_at[model_slot(va) + i] >= s->at)
 			model_lost(m, model_slot(va) + i);
-		m->pinned[model_slot(va) + i] = s->pinned[i];
+		m->pinned[model_slot(va) + i] |=
+			s->pinned[i] | m->pinned[s->first + i];
 		m->cut[model_slot(va) + i] = s->cut[i];
 	}
 }

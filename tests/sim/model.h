@@ -49,6 +49,7 @@ struct model {
 	uint8_t *lost; /* by page: its data may have gone with an XPU */
 	uint64_t *changed_at; /* by page: step of the last such change */
 	uint64_t *lost_at; /* by page: step at which that was */
+	unsigned int pin_calls; /* under way: they may hit what is new */
 	unsigned int mmaps; /* under way: somewhere a range appears */
 };
 

@@ -47,7 +47,9 @@ int op_advise(struct worker *w)
 		for (slot = model_slot(va); slot <= model_slot(va + len - 1);
 		     slot++)
 			m->pinned[slot] = 1;
+	m->pin_calls += advice == GM_PIN;
 	err = CALL(gm_as_advise(&m->as->as, node, va, len, advice));
+	m->pin_calls -= advice == GM_PIN;
 	if (err)
 		hint_error(m, va, len, err);
 	return err;

@@ -175,11 +175,11 @@ static void run_main(void *arg)
 	}
 	coordinate();
 	if (sim_chance(2))
-		torture_devices_end();
+		torture_devices_end(false);
 	if (sim_chance(2))
 		torture_check();
 	end_address_spaces();
-	torture_devices_end();
+	torture_devices_end(true);
 	gm_machine_exit();
 }
 

@@ -133,7 +133,7 @@ int pick_node(void);
 struct sim_ctx *pick_ctx(struct model *m);
 
 void torture_setup_devices(void);
-void torture_devices_end(void);
+void torture_devices_end(bool must);
 int tdev_step(struct tdev *d, unsigned int as);
 bool torture_guard(struct sim_ctx *ctx, uint64_t va);
 void torture_died(struct sim_dev *dev, bool lost);
