@@ -257,6 +257,9 @@ static int cut_page(struct gm_as *as, uint64_t at, int unmap)
 	r = gm_region_lookup(as, va);
 	if (!r)
 		return 0;
+	/* What has happened must be written down, sooner or later. */
+	while (!unmap && !gm_dir_entry(r->dir, gm_region_slot(r, va)))
+		gm_wait_for_memory();
 	left = gm_page_cut(r, va);
 	gm_region_put(r);
 	if (left)

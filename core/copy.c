@@ -297,8 +297,12 @@ static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
 		return -EXDEV;
 	if (gm_entry_on_cpu(e)) {
 		gm_host_cpu_unmap(m->as, va, slot, 1, prot, &err);
+		if (err == -EXDEV)
+			err = gm_entry_not_whole_locked(r, e);
+		if (err == -EAGAIN || err == -EXDEV)
+			return err;
 		if (err && err != -ENOENT)
-			return err == -EAGAIN ? err : host_text(err, va);
+			return host_text(err, va);
 	}
 	err = gm_entry_drop_locked(r->dir, e, 0);
 	if (err)

@@ -224,6 +224,7 @@ struct gm_ctx {
  * @changed: woken when a region has been torn down or a context is unused
  * @ctxs: attached contexts by index; ctxs[0] stays NULL, it is the CPU
  * @nr_ctxs: how many
+ * @moving: threads that are moving memory to other addresses themselves
  * @host: the host's part
  */
 struct gm_as {
@@ -233,6 +234,7 @@ struct gm_as {
 	struct gm_waitq changed;
 	struct gm_ctx *ctxs[GM_MAX_CTX + 1]; /* (R) */
 	uint32_t nr_ctxs; /* (S) */
+	uint32_t moving; /* (A) */
 	struct gm_host_as host; /* (H) */
 };
 

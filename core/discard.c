@@ -87,8 +87,12 @@ static int take_off(struct gm_discard *d)
 		gm_entry_add_locked(d->r->dir, d->e, d->slot, d->va);
 		d->slot = NULL;
 	}
-	if (status == -ENOENT || !status || status == -EAGAIN)
-		return status == -ENOENT ? 0 : status;
+	if (status == -EXDEV)
+		status = gm_entry_not_whole_locked(d->r, d->e);
+	if (!status || status == -EAGAIN || status == -EXDEV)
+		return status;
+	if (status == -ENOENT)
+		return 0;
 	if (status == -EBUSY)
 		return gm_host_error(status,
 				     "the kernel holds the page at 0x%llx",

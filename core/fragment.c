@@ -61,13 +61,22 @@ static int64_t put_in_place(struct gm_region *r, struct gm_entry *e,
 	return left;
 }
 
-/* Fragmented from now on, and counted once. */
-static void set_fragmented(struct gm_entry *e)
+void gm_entry_fragment_locked(struct gm_entry *e)
 {
+	gm_assert_held(&e->lock, GM_RANK_ENTRY);
 	if (e->state == GM_STATE_FRAGMENTED)
 		return;
 	gm_store(&e->state, GM_STATE_FRAGMENTED);
 	gm_count(gm_machine.nodes[0], fragmented, 1);
+}
+
+int gm_entry_not_whole_locked(struct gm_region *r, struct gm_entry *e)
+{
+	/* In this order: a move ends with the death of the region. */
+	if (gm_load(&r->dir->as->moving) || gm_load(&r->dead))
+		return -EAGAIN;
+	gm_entry_fragment_locked(e);
+	return -EXDEV;
 }
 
 /* Data that is only on an XPU needs a host page, got before the lock. */
@@ -95,7 +104,7 @@ int64_t gm_page_cut(struct gm_region *r, uint64_t va)
 			left = gm_host_cpu_scatter(as, va, NULL, 0,
 						   GM_PAGE_SIZE);
 		} else {
-			set_fragmented(e);
+			gm_entry_fragment_locked(e);
 			left = put_in_place(r, e, &host, va, 0, GM_PAGE_SIZE);
 		}
 		gm_unlock(&e->lock, GM_RANK_ENTRY);

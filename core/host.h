@@ -175,6 +175,9 @@ void gm_host_cpu_map(struct gm_as *as, uint64_t va, struct gm_page **pages,
  *   0        slots[i] holds the page; the program's next touch faults
  *   -ENOENT  nothing was there, though it is mapped; never said of a range
  *            that has been unmapped or moved away, for its data may live on
+ *   -EXDEV   it is no longer one page of one mapping, and no event about that
+ *            is on its way: it was cut, or unmapped, while nobody watched, or
+ *            by a call of which there is no event
  *   -EBUSY   the kernel holds the page
  *   -EAGAIN  the mapping changed; look the region up again
  *   -ENOMEM, -EFAULT

@@ -313,6 +313,11 @@ void gm_target_serve(const struct gm_target *t, const uint64_t *vas,
 
 /* --- fragment.c: pages that are no longer whole ------------------------ */
 
+/* Fragmented from now on, and counted once. */
+void gm_entry_fragment_locked(struct gm_entry *e);
+/* The host says -EXDEV: fragmented, which returns -EXDEV, unless we are just
+ * moving the region ourselves, which returns -EAGAIN. */
+int gm_entry_not_whole_locked(struct gm_region *r, struct gm_entry *e);
 /*
  * The mapping of the page at @va has been cut. Returns how many bytes of it
  * the program still has.

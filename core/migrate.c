@@ -272,6 +272,8 @@ static void fail_dev(struct gm_fault *f, int err)
 
 static void taken_off(struct gm_batch *b, struct gm_fault *f, int status)
 {
+	if (status == -EXDEV)
+		status = gm_entry_not_whole_locked(b->region, f->entry);
 	if (!status) {
 		gm_entry_add_locked(b->region->dir, f->entry, f->slot, f->va);
 		f->src = f->slot;
@@ -282,6 +284,8 @@ static void taken_off(struct gm_batch *b, struct gm_fault *f, int status)
 		gm_entry_set_locked(f->entry, GM_STATE_EMPTY);
 		f->fresh = 1;
 		f->exclusive = 1;
+	} else if (status == -EXDEV) {
+		f->outcome = GM_OUT_FRAGMENTED;
 	} else {
 		fail_host(f, status);
 	}

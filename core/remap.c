@@ -219,7 +219,9 @@ int gm_as_remap(struct gm_as *as, uint64_t va, uint64_t old_len,
 				     "there is no room to grow at 0x%llx, and "
 				     "it may not be moved",
 				     (unsigned long long)(va + old_len));
+	gm_add(&as->moving, 1);
 	err = move_away(as, va, old_len, new_len, prot, new_va);
+	gm_add(&as->moving, -1);
 	gm_machine_settle();
 	return err;
 }

@@ -32,7 +32,7 @@ static int sim_failure(int usual, int other)
 static int sim_slot_whole(struct sim_as *as, const struct sim_slot *slot)
 {
 	if (slot->mapped != SIM_ALL)
-		return -EAGAIN;
+		return as->events ? -EAGAIN : -EXDEV;
 	SIM_CHECK(slot->tracked == SIM_ALL,
 		  "a page moved while its range is not tracked");
 	return 0;
@@ -66,7 +66,7 @@ static int sim_map_one(struct sim_as *as, uint64_t va, struct gm_page *page)
 	}
 	err = sim_slot_whole(as, slot);
 	if (err)
-		return err;
+		return -EAGAIN;
 	if (slot->present || slot->poison)
 		return -EEXIST;
 	memcpy(slot->data, place->data, GM_PAGE_SIZE);

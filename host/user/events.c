@@ -147,7 +147,7 @@ void gm_events_mute(uint64_t start, uint64_t end)
  * which is before it has looked at them: let it finish its turn. (It takes
  * nothing but in its turn.)
  */
-static void wait_reader(void)
+void gm_events_look(void)
 {
 	uint32_t turn = __atomic_load_n(&ev.turn, __ATOMIC_SEQ_CST);
 
@@ -161,7 +161,7 @@ static void wait_reader(void)
 
 void gm_events_unmute(uint64_t start, uint64_t end)
 {
-	wait_reader();
+	gm_events_look();
 	gm_mute_drop(start, end, false);
 }
 
@@ -172,7 +172,7 @@ int gm_events_zap(uint64_t va, uint64_t len)
 
 	gm_mute_add(va, va + len, true);
 	rc = gm_sys_madvise(va, len, MADV_DONTNEED_LOCKED) ? -errno : 0;
-	wait_reader();
+	gm_events_look();
 	gm_mute_drop(va, va + len, true);
 	return rc;
 }
@@ -443,7 +443,7 @@ static void wait_served(uint32_t target)
 
 void gm_events_barrier(void)
 {
-	wait_reader();
+	gm_events_look();
 	wait_served(gm_events_seen());
 }
 

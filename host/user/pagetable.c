@@ -223,6 +223,21 @@ static void move_back(uint64_t va, struct gm_page *slot, uint64_t done)
 	gm_frames_discard(slot);
 }
 
+/*
+ * It is not there as one page. Is there an event about that? While one waits to
+ * be read, the kernel refuses every move, and looks at nothing else before.
+ */
+static int not_whole(uint64_t va)
+{
+	struct uffdio_move nothing = { 0 };
+
+	if (gm_sys_ioctl(gm_user.fd_region, UFFDIO_MOVE, &nothing) &&
+	    errno == EAGAIN)
+		return -EAGAIN;
+	gm_events_look();
+	return gm_events_pending(va, va + GM_PAGE_SIZE) ? -EAGAIN : -EXDEV;
+}
+
 /* The move said EINVAL: what kind of mapping is this? */
 static int unmap_odd(uint64_t va, struct gm_page *slot, bool *again)
 {
@@ -231,7 +246,7 @@ static int unmap_odd(uint64_t va, struct gm_page *slot, bool *again)
 
 	*again = false;
 	if (rc)
-		return rc == -ENOENT ? -EAGAIN : -EBUSY;
+		return not_whole(va);
 	if (vma.prot == PROT_READ)
 		return copy_out(va, slot);
 	if (!(vma.prot & PROT_WRITE))
@@ -246,14 +261,17 @@ static int unmap_odd(uint64_t va, struct gm_page *slot, bool *again)
  */
 static int unmap_hard(uint64_t va, struct gm_page *slot, uint64_t done, int err)
 {
+	struct gm_vma vma;
 	int rc, round;
 	bool again;
 
 	for (round = 0; round < 4 && done < GM_PAGE_SIZE; round++) {
-		if (err == ENOENT && !done &&
-		    !gm_vma_present(va, va + GM_PAGE_SIZE, NULL, NULL)) {
-			rc = gm_vma_check(va, GM_PAGE_SIZE, 0);
-			return rc ? -EAGAIN : -ENOENT;
+		if (err == ENOENT && !done) {
+			/* Not even mapped, at its start or anywhere? */
+			if (gm_vma_whole(va, &vma))
+				return not_whole(va);
+			if (!gm_vma_present(va, va + GM_PAGE_SIZE, NULL, NULL))
+				return -ENOENT;
 		}
 		if (err == EINVAL && !done) {
 			rc = unmap_odd(va, slot, &again);
@@ -342,7 +360,7 @@ static int unmap_read_only(uint64_t va, struct gm_page *slot)
 	int rc = gm_vma_whole(va, &vma);
 
 	if (rc)
-		return rc == -ENOENT ? -EAGAIN : -EBUSY;
+		return not_whole(va);
 	return vma.prot == PROT_READ ? copy_out(va, slot) : -EBUSY;
 }
 

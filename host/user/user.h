@@ -108,6 +108,8 @@ uint32_t gm_events_seen(void);
 void gm_events_wait(uint32_t seen);
 /* gm_events_barrier(), in gm_host.h: wait until the events of what the program
  * has done so far have reached the core. */
+/* Wait until what the kernel has handed over by now has been looked at. */
+void gm_events_look(void);
 /* Has an unmap or move of part of the range been read, but not served? */
 bool gm_events_pending(uint64_t start, uint64_t end);
 /* The calling thread reads this page of a region, with its entry's lock held:

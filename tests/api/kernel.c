@@ -373,8 +373,9 @@ START_TEST(cut_by_a_flag)
 	put(&gpu, p, 2 * PAGE, 1, (enum place)_i);
 	ck_assert_int_eq(madvise(p + PAGE / 2, PAGE, MADV_DONTDUMP), 0);
 	cpu_check(p, 2 * PAGE, 1);
-	ck_assert_int_eq(gpu_try(&gpu, "peek", 1, &a), -EBUSY);
+	ck_assert_int_eq(gpu_try(&gpu, "peek", 1, &a), -EFAULT);
 	ck_assert_int_eq(sgpu_reset(gpu.sgpu), 0);
+	ck_assert_int_eq(where(p).state, GM_STATE_FRAGMENTED);
 	cpu_check(p, 2 * PAGE, 1);
 }
 END_TEST

@@ -96,6 +96,26 @@ START_TEST(device_attached_later_sees_all_regions)
 }
 END_TEST
 
+/* Nobody watches memory that no XPU has seen. */
+START_TEST(unmapped_before_any_device_came)
+{
+	char *p = um(4);
+	struct kargs gone = { .src = (uint64_t *)(p + PAGE), .n = 1 };
+	struct kargs cut = { .src = (uint64_t *)(p + 2 * PAGE), .n = 1 };
+
+	cpu_fill(p, 4 * PAGE, 1);
+	/* A whole page, and the first piece of the next. */
+	ck_assert_int_eq(munmap(p + PAGE, PAGE + SMALL), 0);
+	gpu_start(&gpu, 8);
+	ck_assert_int_eq(gpu_try(&gpu, "peek", 1, &gone), -EFAULT);
+	ck_assert_int_eq(sgpu_reset(gpu.sgpu), 0);
+	ck_assert_int_eq(gpu_try(&gpu, "peek", 1, &cut), -EFAULT);
+	ck_assert_int_eq(sgpu_reset(gpu.sgpu), 0);
+	gpu_check(&gpu, p, PAGE, 1);
+	cpu_check_from(p, (2 * PAGE + SMALL) / 8, 4 * WORDS, 1);
+}
+END_TEST
+
 START_TEST(detached_memory_comes_home)
 {
 	char *p = um(4);
@@ -230,6 +250,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, works_with_no_device_attached);
 	tcase_add_test(tc, device_attached_later_sees_all_regions);
 	tcase_add_test(tc, detached_memory_comes_home);
+	tcase_add_test(tc, unmapped_before_any_device_came);
 	tcase_add_test(tc, hint_is_taken_where_there_is_room);
 	tcase_add_test(tc, fixed_replaces_what_was_there);
 	tcase_add_test(tc, fixed_outside_the_arena_is_examined);
