@@ -157,8 +157,8 @@ static int discard_locked(struct gm_discard *d)
 	if (d->e->state == GM_STATE_FRAGMENTED)
 		return -EXDEV; /* the page table's business, without our lock */
 	if (d->e->state == GM_STATE_POISON)
-		err = forget_poison(d);
-	else if (gm_entry_on_cpu(d->e))
+		return forget_poison(d);
+	if (gm_entry_on_cpu(d->e))
 		err = take_off(d);
 	/*
 	 * The program has gone on and unmapped or moved the page, and we are

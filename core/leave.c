@@ -43,6 +43,8 @@ static void poison(struct gm_entry *e, struct gm_page *page)
 {
 	gm_count(gm_page_node(page), poisoned, 1);
 	gm_entry_remove_locked(e, page);
+	if (e->state == GM_STATE_FRAGMENTED)
+		e->flags |= GM_ENTRY_CUT;
 	gm_store(&e->state, GM_STATE_POISON);
 	gm_store(&e->mapped_at, 0);
 }

@@ -553,7 +553,10 @@ static void mapped_cpu(struct gm_batch *b, struct gm_fault *f, int status)
 	if (status == -EEXIST && f->fresh) {
 		status = gm_host_cpu_fill(b->as, f->va);
 		if (!status) {
-			gm_entry_set_locked(f->entry, GM_STATE_MODIFIED);
+			/* Untracked it stays: maybe nobody watches. */
+			if (f->entry->state != GM_STATE_UNTRACKED)
+				gm_entry_set_locked(f->entry,
+						    GM_STATE_MODIFIED);
 			gm_entry_got_locked(f->entry, 0, b->hint);
 			f->outcome = GM_OUT_DONE;
 			return;

@@ -368,7 +368,8 @@ static int cpu_fragment(struct gm_as *as, uint64_t va)
 	int err;
 
 	if (!r)
-		return -EFAULT;
+		return gm_host_error(-EFAULT, "0x%llx is not unified memory",
+				     ull(va));
 	err = gm_fragment_fault(r, va & ~GM_PAGE_MASK);
 	gm_region_put(r);
 	return err;

@@ -211,7 +211,7 @@ int op_sys_protect(struct worker *w)
 	return 0;
 }
 
-/* Whole pages, all with the same rights and none of them cut. */
+/* Whole pages, all with the same rights: one mapping, as Linux sees it. */
 static bool pick_movable(struct model *m, uint64_t *va, uint64_t *len)
 {
 	uint64_t at;
@@ -220,8 +220,7 @@ static bool pick_movable(struct model *m, uint64_t *va, uint64_t *len)
 		return false;
 	cut_run(va, len, GM_PAGE_SIZE);
 	for (at = *va; at < *va + *len; at += SIM_PIECE)
-		if (m->cut[model_slot(at)] ||
-		    m->prot[model_piece(at)] != m->prot[model_piece(*va)])
+		if (m->prot[model_piece(at)] != m->prot[model_piece(*va)])
 			return false;
 	return true;
 }

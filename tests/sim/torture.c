@@ -200,7 +200,7 @@ static void run_config(uint64_t seed)
 	c->trace = options.trace;
 	c->nr_as = 1 + (unsigned int)sim_chance(3);
 	c->nr_plain = 6;
-	c->nr_slots = 24 + (unsigned int)sim_below(60) + c->nr_plain;
+	c->nr_slots = 48 + (unsigned int)sim_below(80) + c->nr_plain;
 	c->host_nodes = 1 + (unsigned int)sim_chance(3);
 	t.tight = !sim_chance(4);
 	c->host_frames = t.tight ? 40 + (unsigned int)sim_below(80) : 4096;
@@ -214,9 +214,9 @@ static void run_config(uint64_t seed)
 	c->tick = 20u << sim_below(8);
 	if (sim_chance(2))
 		c->inject_ppm = 200u << sim_below(7);
-	t.nr_devs = (unsigned int)sim_below(4);
-	if (sim_chance(3))
-		t.nr_devs = 1;
+	t.nr_devs = 1 + (unsigned int)sim_below(3);
+	if (sim_chance(10))
+		t.nr_devs = 0;
 	t.nr_workers = 2 + (unsigned int)sim_below(7);
 	t.max_pages = c->nr_slots / 2;
 	for (i = 0; i < NR_OPS; i++) {

@@ -21,9 +21,9 @@
 	X(DONTNEED, 30, op_dontneed)         \
 	X(SYS_DONTNEED, 15, op_sys_dontneed) \
 	X(MEMCPY, 50, op_memcpy)             \
-	X(MMAP, 15, op_mmap)                 \
-	X(MUNMAP, 10, op_munmap)             \
-	X(SYS_MUNMAP, 8, op_sys_munmap)      \
+	X(MMAP, 25, op_mmap)                 \
+	X(MUNMAP, 8, op_munmap)              \
+	X(SYS_MUNMAP, 6, op_sys_munmap)      \
 	X(PROTECT, 15, op_protect)           \
 	X(SYS_PROTECT, 8, op_sys_protect)    \
 	X(REMAP, 8, op_remap)                \
