@@ -275,11 +275,12 @@ static int cut_page(struct gm_as *as, uint64_t at, int unmap)
 static int cut_ends(struct gm_as *as, uint64_t va, uint64_t end, int unmap)
 {
 	int one_page = (va & ~GM_PAGE_MASK) == (end & ~GM_PAGE_MASK);
-	int err = cut_page(as, va, unmap);
+	int err = cut_page(as, va, unmap), end_err = 0;
 
-	if (err || (one_page && (va & GM_PAGE_MASK)))
-		return err;
-	return cut_page(as, end, unmap);
+	/* What the program has cut is cut, whatever became of the other end. */
+	if ((!err || !unmap) && !(one_page && (va & GM_PAGE_MASK)))
+		end_err = cut_page(as, end, unmap);
+	return err ? err : end_err;
 }
 
 /* Part of a page; what is no unified memory is none of our business. */

@@ -237,7 +237,15 @@ int gm_as_detach(struct gm_as *as, struct gm_dev *dev)
 			dev->name);
 	gm_lock(&dev->lock, GM_RANK_DEV);
 	leave.hopeless = gm_load(&dev->health) == GM_DEV_LOST;
+	/* While there may be no memory for all, nothing is forgiven: the XPU
+	 * would go on with pages that are somewhere else by then. */
+	leave.skip = !leave.hopeless;
 	err = gm_leave_all(dev->node, NULL, &leave);
+	leave.skip = 0;
+	if (!err)
+		err = gm_leave_all(dev->node, NULL, &leave);
+	if (err && leave.stale)
+		gm_dev_died(dev, GM_DEV_DEAD);
 	if (!err) {
 		unlink_ctx(ctx);
 		gm_node_unstick(dev->node, as);

@@ -361,6 +361,8 @@ void gm_physmem_free(struct gm_physmem *pm);
  * @on: why
  * @hopeless: the data cannot be read: do not try
  * @forgive: what cannot be read is poison; otherwise it fails
+ * @skip: pass over what an operator refuses: it stays as it is
+ * @stale: a page has left whose mapping may still be there
  */
 struct gm_leave {
 	struct gm_as *as;
@@ -369,6 +371,8 @@ struct gm_leave {
 	enum gm_entry_event on;
 	uint8_t hopeless;
 	uint8_t forgive;
+	uint8_t skip;
+	uint8_t stale;
 };
 
 /* dev->lock is held. */

@@ -64,6 +64,8 @@ static int leave_page(struct gm_page *page, void *arg)
 	/* A context that is detached, or dead, no longer runs. */
 	err = l->hopeless ? 0 : gm_page_unmap(page);
 	unmapped = !err;
+	if (err && l->skip)
+		return 0;
 	if (err && !l->forgive)
 		return err;
 	if (e->copies->next) {
@@ -72,11 +74,15 @@ static int leave_page(struct gm_page *page, void *arg)
 		if (!l->hopeless && !l->host)
 			return -ENOMEM;
 		err = l->hopeless ? -EIO : gm_evict_locked(page, &l->host);
+		if (err && l->skip)
+			return 0;
 		if (err && !l->forgive)
 			return err;
 		if (err)
 			poison(e, page);
 	}
+	if (!unmapped)
+		l->stale = 1;
 	leave_free(page, dir, unmapped);
 	return 0;
 }

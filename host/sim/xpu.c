@@ -466,6 +466,8 @@ void sim_ctx_replace(struct sim_ctx *ctx)
 	ctx->replacing = true;
 	while (ctx->operators)
 		sim_yield();
+	sim_pt_trace("replaced", ctx, SIM_BASE,
+		     ctx->as->nr_slots * GM_PAGE_SIZE);
 	memset(ctx->pt, 0, ctx->as->nr_slots * sizeof(*ctx->pt));
 	memset(ctx->cores, 0, sizeof(ctx->cores));
 }

@@ -156,6 +156,8 @@ static int tdev_detach(struct tdev *d, struct sim_ctx *ctx)
 	err = CALL(gm_as_detach(&ctx->as->as, d->dev->dev));
 	if (err) {
 		SIM_CHECK(err == -ENOMEM, "detach: error %d", err);
+		if (d->dev->dev->health != GM_DEV_WELL)
+			sim_dev_die(d->dev, false);
 		ctx->stopped = false;
 		return err;
 	}
