@@ -126,19 +126,26 @@ uint64_t gm_entry_resident_until(const struct gm_entry *e)
 	return at ? at + GM_MIN(ns, (uint64_t)RESIDENCE_MAX_NS) : 0;
 }
 
-void gm_entry_got_locked(struct gm_entry *e, unsigned int who, int hint)
+uint64_t gm_entry_claim_locked(struct gm_entry *e)
 {
 	uint64_t now = gm_host_now(), until = gm_entry_resident_until(e);
-	unsigned int steps = 0;
+	int steps = e->pingpong;
 
 	gm_assert_held(&e->lock, GM_RANK_ENTRY);
-	/* Taken as soon as its time was over: it is fought for. */
+	/* Wanted as soon as its time is over, or before: it is fought for. */
 	if (until && now < until + (until - e->mapped_at))
-		steps = GM_MIN(e->pingpong + 1u, RESIDENCE_STEPS + 0u);
-	if (e->holder != who)
-		gm_store(&e->pingpong, steps);
+		steps = GM_MIN(steps + 1, RESIDENCE_STEPS);
+	else
+		steps = GM_MAX(steps - 1, 0);
+	gm_store(&e->pingpong, steps);
+	return until;
+}
+
+void gm_entry_got_locked(struct gm_entry *e, unsigned int who, int hint)
+{
+	gm_assert_held(&e->lock, GM_RANK_ENTRY);
 	gm_store(&e->holder, who);
-	gm_store(&e->mapped_at, hint ? 0 : now);
+	gm_store(&e->mapped_at, hint ? 0 : gm_host_now());
 	e->faults++;
 }
 

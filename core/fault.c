@@ -376,8 +376,7 @@ static void wait_residence(struct gm_batch *b)
 
 		if (f->outcome == GM_OUT_PENDING && f->entry->holder != who &&
 		    (f->exclusive || gm_entry_on_cpu(f->entry)))
-			until = GM_MAX(until,
-				       gm_entry_resident_until(f->entry));
+			until = GM_MAX(until, gm_entry_claim_locked(f->entry));
 	}
 	if (gm_host_now() >= until)
 		return;

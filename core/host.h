@@ -162,6 +162,8 @@ void gm_host_zero(void *dst, size_t len);
  *   -EEXIST  something is there already (all or part of the page), or nobody
  *            watches the range: a late fault of what was there before
  *   -EAGAIN  the mapping changed; look the region up again
+ *   -EXDEV   as gm_host_cpu_unmap() says; a host may rather put what is cut
+ *            in place piece by piece
  *   -ENOMEM, -EFAULT (the host cannot say better)
  * pre: 0 < n <= GM_BATCH, the pages hold memory, @prot is not 0.
  */

@@ -28,6 +28,9 @@ struct gm_page *gm_entry_host_copy(const struct gm_entry *e);
 struct gm_page *gm_entry_ctx_copy(const struct gm_entry *e, unsigned int ctx);
 /* Until when the processor that got it last may keep it. */
 uint64_t gm_entry_resident_until(const struct gm_entry *e);
+/* Another processor wants the page of the one that got it last. Returns when
+ * it may be taken. */
+uint64_t gm_entry_claim_locked(struct gm_entry *e);
 /* A processor (context index, 0 the CPU) has got it, by a fault or a hint:
  * only what it asked for itself is it given time to use. */
 void gm_entry_got_locked(struct gm_entry *e, unsigned int who, int hint);

@@ -562,7 +562,11 @@ static void mapped_cpu(struct gm_batch *b, struct gm_fault *f, int status)
 			return;
 		}
 	}
-	if (status)
+	if (status == -EXDEV)
+		status = gm_entry_not_whole_locked(b->region, f->entry);
+	if (status == -EXDEV)
+		f->outcome = GM_OUT_FRAGMENTED;
+	else if (status)
 		fail_host(f, status);
 	else
 		commit_cpu(b, f);

@@ -66,7 +66,7 @@ static int sim_map_one(struct sim_as *as, uint64_t va, struct gm_page *page)
 	}
 	err = sim_slot_whole(as, slot);
 	if (err)
-		return -EAGAIN;
+		return err;
 	if (slot->present || slot->poison)
 		return -EEXIST;
 	memcpy(slot->data, place->data, GM_PAGE_SIZE);

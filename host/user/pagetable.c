@@ -414,7 +414,7 @@ static int map_odd(uint64_t va, struct gm_page *page, bool *again)
 
 	*again = false;
 	if (rc == -ENOENT)
-		return -EAGAIN;
+		return not_whole(va);
 	if (rc == -ERANGE) { /* cut, without a word */
 		there = gm_host_cpu_scatter(NULL, va, page, 0, GM_PAGE_SIZE);
 		return there > 0 ? 0 : -EAGAIN;

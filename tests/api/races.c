@@ -146,6 +146,8 @@ static void *discard_often(void *arg)
 			madvise(p, 2 * PAGE, MADV_DONTNEED);
 		else
 			gmadvise(0, p, 2 * PAGE, GM_DONTNEED);
+		/* Discards wait for nobody: leave the XPU some time. */
+		usleep(200);
 	}
 	return NULL;
 }

@@ -78,9 +78,9 @@ static void print_row(unsigned int e)
 		if (sim_cover[s][e])
 			printf(" %11lu", (unsigned long)sim_cover[s][e]);
 		else
-			printf(" %11s", why_not(s, e) < 0 ? "HOLE" :
-				       unlikely[why_not(s, e)].race ? "race" :
-								      "-");
+			printf(" %11s", why_not(s, e) < 0	       ? "HOLE"
+					: unlikely[why_not(s, e)].race ? "race"
+								       : "-");
 	}
 	printf("\n");
 }

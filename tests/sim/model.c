@@ -4,22 +4,22 @@
 
 #include "tests/sim/torture.h"
 
-#define MODEL_ARRAYS(X)                                                        \
-	X(val, GM_PAGE_SIZE)                                                   \
-	X(alt, GM_PAGE_SIZE)                                                   \
-	X(flags, GM_PAGE_SIZE)                                                 \
-	X(writers, MODEL_WORDS)                                                \
-	X(prot, SIM_PIECES)                                                    \
-	X(mapped, SIM_PIECES)                                                  \
-	X(changing, 1)                                                         \
-	X(gen, 1)                                                              \
-	X(cut, 1)                                                              \
-	X(claims, 1)                                                           \
-	X(pins, 1)                                                             \
-	X(discards, 1)                                                         \
-	X(pinned, 1)                                                           \
-	X(lost, 1)                                                             \
-	X(changed_at, sizeof(uint64_t))                                        \
+#define MODEL_ARRAYS(X)                 \
+	X(val, GM_PAGE_SIZE)            \
+	X(alt, GM_PAGE_SIZE)            \
+	X(flags, GM_PAGE_SIZE)          \
+	X(writers, MODEL_WORDS)         \
+	X(prot, SIM_PIECES)             \
+	X(mapped, SIM_PIECES)           \
+	X(changing, 1)                  \
+	X(gen, 1)                       \
+	X(cut, 1)                       \
+	X(claims, 1)                    \
+	X(pins, 1)                      \
+	X(discards, 1)                  \
+	X(pinned, 1)                    \
+	X(lost, 1)                      \
+	X(changed_at, sizeof(uint64_t)) \
 	X(lost_at, sizeof(uint64_t))
 
 struct model *model_new(struct sim_as *as)
@@ -31,13 +31,14 @@ struct model *model_new(struct sim_as *as)
 		abort();
 	m->as = as;
 	m->nr_slots = as->nr_slots;
-#define MODEL_ALLOC(name, n)                      \
+#define MODEL_ALLOC(name, n)                     \
 	m->name = calloc(as->nr_slots + 1, (n)); \
-	if (!m->name)                             \
+	if (!m->name)                            \
 		abort();
 	MODEL_ARRAYS(MODEL_ALLOC)
 	plain = as->nr_slots - sim.cfg.nr_plain;
-	memset(m->mapped + plain * SIM_PIECES, 1, sim.cfg.nr_plain * SIM_PIECES);
+	memset(m->mapped + plain * SIM_PIECES, 1,
+	       sim.cfg.nr_plain * SIM_PIECES);
 	memset(m->prot + plain * SIM_PIECES, GM_PROT_READ | GM_PROT_WRITE,
 	       sim.cfg.nr_plain * SIM_PIECES);
 	return m;
@@ -202,8 +203,8 @@ void model_release(struct model *m, uint64_t va, uint64_t len, bool done)
 	}
 }
 
-bool model_change(struct model *m, uint64_t va, uint64_t len,
-		  unsigned int how, struct model_change *c)
+bool model_change(struct model *m, uint64_t va, uint64_t len, unsigned int how,
+		  struct model_change *c)
 {
 	uint64_t slot, i;
 

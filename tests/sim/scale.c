@@ -13,7 +13,7 @@
 
 #include "host/sim/sim.h"
 
-#define PAGES(n) ((uint64_t)(n) * GM_PAGE_SIZE)
+#define PAGES(n) ((uint64_t)(n)*GM_PAGE_SIZE)
 #define NR_CPUS 64
 #define NR_XPUS 8
 #define OWN 16 /* pages of each worker */
@@ -33,18 +33,18 @@ static void up(struct sim_as *as, unsigned int n, unsigned int frames)
 	unsigned int i;
 
 	for (i = 0; i < n; i++) {
-		struct sim_dev *d = sim_dev_new(
-			frames, GM_CAP_REPLAY | GM_CAP_WRITE_FAULT,
-			SIM_DEV_PROTECT | SIM_DEV_RUNS);
+		struct sim_dev *d =
+			sim_dev_new(frames, GM_CAP_REPLAY | GM_CAP_WRITE_FAULT,
+				    SIM_DEV_PROTECT | SIM_DEV_RUNS);
 
 		devs[i] = d;
 		memset(d->registered, 1, frames);
-		SIM_CHECK(!gm_dev_create(&d->ops, d, "scale", d->caps,
-					 &d->dev) &&
-				  !gm_dev_register_physmem(
-					  d->dev, d->base,
-					  d->base + PAGES(frames)),
-			  "no device");
+		SIM_CHECK(
+			!gm_dev_create(&d->ops, d, "scale", d->caps, &d->dev) &&
+				!gm_dev_register_physmem(d->dev, d->base,
+							 d->base +
+								 PAGES(frames)),
+			"no device");
 		ctxs[i] = sim_ctx_new(d, as);
 		SIM_CHECK(!gm_as_attach(&as->as, d->dev, ctxs[i]), "no attach");
 		ctxs[i]->attached = true;
@@ -145,8 +145,8 @@ static struct costs cost(uint64_t pages, unsigned int regions)
 	struct costs c = { .pages = pages, .regions = regions };
 	struct sim_config cfg = { .seed = 1,
 				  .nr_as = 1,
-				  .nr_slots = (unsigned int)(pages + regions +
-							     16),
+				  .nr_slots =
+					  (unsigned int)(pages + regions + 16),
 				  .host_nodes = 1,
 				  .host_frames = 256,
 				  .max_replicas = 64,
@@ -173,7 +173,8 @@ static void costs(void)
 		       (unsigned long)many.calls[i]);
 		if (!small.calls[i] || small.calls[i] != large.calls[i] ||
 		    small.calls[i] != many.calls[i]) {
-			fprintf(stderr, "a fault costs more in a large space\n");
+			fprintf(stderr,
+				"a fault costs more in a large space\n");
 			exit(1);
 		}
 	}
@@ -253,7 +254,8 @@ static void many(void)
 	unsigned int i;
 
 	sim_run(&cfg, many_main, stats);
-	printf("\n%d CPUs and %d XPUs, %d faults and more, on their own pages\n",
+	printf("\n%d CPUs and %d XPUs, %d faults and more, on their own "
+	       "pages\n",
 	       NR_CPUS, NR_XPUS, NR_CPUS * ROUNDS * 2);
 	printf("%-10s %12s %12s %10s %14s\n", "lock", "taken", "waited for",
 	       "refused", "ns waited");
@@ -266,8 +268,8 @@ static void many(void)
 	for (i = 0; i < GM_RANK_ENTRY; i++)
 		bad |= stats[i].taken != 0;
 	/* A processor may be quicker than the end of its own last fault. */
-	if (bad || stats[GM_RANK_ENTRY].waited * 50 >
-			   stats[GM_RANK_ENTRY].taken) {
+	if (bad ||
+	    stats[GM_RANK_ENTRY].waited * 50 > stats[GM_RANK_ENTRY].taken) {
 		fprintf(stderr, "faults on different pages wait for each other "
 				"above the node\n");
 		exit(1);

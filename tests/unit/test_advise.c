@@ -39,9 +39,9 @@ static void do_willneed(struct unit *u)
 			 0);
 	ck_assert_uint_eq(on_node(u, va, 6, nid), 1 | 2 | 4);
 	/* To the host, mapped where the CPU sees it. */
-	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va + PAGES(1) + 5, 1,
-				      GM_WILLNEED),
-			 0);
+	ck_assert_int_eq(
+		gm_as_advise(&u->as->as, 0, va + PAGES(1) + 5, 1, GM_WILLNEED),
+		0);
 	unit_is(u, va + PAGES(1), MODIFIED, 0);
 	ck_assert_uint_eq(unit_where(u, va + PAGES(1)).mapped, 1);
 	/* A hole: the rest is done. */
@@ -77,9 +77,9 @@ static void do_dontneed(struct unit *u)
 	/* Exactly the range, on whichever node its pages are. */
 	unit_xpu_store(u, 0, va + PAGES(1) + 56, 2 * (GM_PAGE_SIZE / 8));
 	unit_xpu_load(u, 0, va + PAGES(4));
-	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va + from, to - from,
-				      GM_DONTNEED),
-			 0);
+	ck_assert_int_eq(
+		gm_as_advise(&u->as->as, 0, va + from, to - from, GM_DONTNEED),
+		0);
 	unit_is(u, va + PAGES(2), EMPTY, GM_NODE_NONE);
 	check_discard(u, va, from, to);
 }
@@ -90,9 +90,8 @@ static void do_dontneed_untracked(struct unit *u)
 
 	for (i = 0; i < 6 * (GM_PAGE_SIZE / 8); i++)
 		unit_store(u, va + 8 * i, i + 1);
-	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va + 5, PAGES(3),
-				      GM_DONTNEED),
-			 0);
+	ck_assert_int_eq(
+		gm_as_advise(&u->as->as, 0, va + 5, PAGES(3), GM_DONTNEED), 0);
 	check_discard(u, va, 5, PAGES(3) + 5);
 	/* What is written since is not hidden from an XPU that comes. */
 	unit_store(u, va + PAGES(1), 77);
@@ -106,16 +105,14 @@ static void do_pin(struct unit *u)
 	int nid = unit_node(u, 0);
 
 	/* To the host: it never leaves. Outward, too. */
-	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va + PAGES(1) + 1, 1,
-				      GM_PIN),
-			 0);
+	ck_assert_int_eq(
+		gm_as_advise(&u->as->as, 0, va + PAGES(1) + 1, 1, GM_PIN), 0);
 	ck_assert_int_eq(unit_where(u, va + PAGES(1)).pinned, 1);
 	unit_fails(gm_dev_fault(&u->as->as, va + PAGES(1), u->devs[0]->dev,
 				GM_READ),
 		   -EBUSY);
-	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va + PAGES(1), 1,
-				      GM_UNPIN),
-			 0);
+	ck_assert_int_eq(
+		gm_as_advise(&u->as->as, 0, va + PAGES(1), 1, GM_UNPIN), 0);
 	unit_xpu_store(u, 0, va + PAGES(1), 1);
 	/* To an XPU: coherence comes first, and it is pinned when back. */
 	ck_assert_int_eq(gm_as_advise(&u->as->as, nid, va, PAGES(1), GM_PIN),
@@ -139,11 +136,11 @@ static void do_prefetch_all(struct unit *u)
 	ck_assert_uint_eq(on_node(u, other, 2, unit_node(u, 0)), 2);
 }
 
-#define TEST(name)             \
-	START_TEST(name)       \
-	{                      \
+#define TEST(name)                   \
+	START_TEST(name)             \
+	{                            \
 		unit_run(do_##name); \
-	}                      \
+	}                            \
 	END_TEST
 
 TEST(willneed)

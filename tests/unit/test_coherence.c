@@ -16,8 +16,7 @@ static void do_states(struct unit *u)
 	/* A read shares what the CPU had; the CPU loses its mapping. */
 	ck_assert_uint_eq(unit_xpu_load(u, 0, va), 1);
 	unit_is(u, va, SHARED, 0);
-	ck_assert_uint_eq(unit_where(u, va).copies,
-			  1u | 1u << unit_node(u, 0));
+	ck_assert_uint_eq(unit_where(u, va).copies, 1u | 1u << unit_node(u, 0));
 	ck_assert_uint_eq(unit_where(u, va).mapped, 1u << unit_node(u, 0));
 	/* A write upgrades it, with no copy. */
 	unit_xpu_store(u, 0, va, 2);
@@ -54,8 +53,7 @@ static void do_upgrade(struct unit *u)
 	unit_is(u, va, MODIFIED, unit_node(u, 0));
 	/* Unless it is said that writes are rare. */
 	unit_load(u, va);
-	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va, 1, GM_READ_MOSTLY),
-			 0);
+	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va, 1, GM_READ_MOSTLY), 0);
 	unit_xpu_load(u, 0, va);
 	unit_is(u, va, SHARED, 0);
 }
@@ -72,8 +70,7 @@ static void do_two(struct unit *u)
 	ck_assert_uint_eq(unit_xpu_load(u, 1, va), 7);
 	unit_is(u, va, MODIFIED, unit_node(u, 1));
 	/* unless writes are said to be rare: the host page in between stays. */
-	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va, 1, GM_READ_MOSTLY),
-			 0);
+	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va, 1, GM_READ_MOSTLY), 0);
 	ck_assert_uint_eq(unit_xpu_load(u, 0, va), 7);
 	ck_assert_int_eq(unit_where(u, va).state, GM_STATE_SHARED);
 	ck_assert_uint_eq(unit_where(u, va).copies,
@@ -146,14 +143,13 @@ static void do_protect(struct unit *u)
 	ck_assert_int_eq(gm_as_protect(&u->as->as, va, PAGES(1), GM_PROT_READ),
 			 0);
 	ck_assert_uint_eq(unit_xpu_load(u, 0, va), 5);
-	ck_assert_int_eq(sim_xpu_access(u->ctxs[0], 0, va, &word,
-					SIM_XPU_STORE),
-			 -EACCES);
+	ck_assert_int_eq(
+		sim_xpu_access(u->ctxs[0], 0, va, &word, SIM_XPU_STORE),
+		-EACCES);
 	ck_assert_int_eq(sim_cpu_access(u->as, va, &word, 8, true), -EACCES);
 	ck_assert_uint_eq(unit_load(u, va), 5);
 	ck_assert_int_eq(gm_as_protect(&u->as->as, va, PAGES(1), 0), 0);
-	ck_assert_int_eq(sim_xpu_access(u->ctxs[0], 0, va, &word,
-					SIM_XPU_LOAD),
+	ck_assert_int_eq(sim_xpu_access(u->ctxs[0], 0, va, &word, SIM_XPU_LOAD),
 			 -EACCES);
 	ck_assert_int_eq(gm_as_protect(&u->as->as, va, PAGES(1), 3), 0);
 	unit_xpu_store(u, 0, va, 6);
@@ -180,8 +176,7 @@ static void do_lost(struct unit *u)
 	unit_is(u, va, POISON, GM_NODE_NONE);
 	ck_assert_int_eq(sim_cpu_access(u->as, va, &word, 8, false),
 			 -EHWPOISON);
-	ck_assert_int_eq(sim_xpu_access(u->ctxs[1], 0, va, &word,
-					SIM_XPU_LOAD),
+	ck_assert_int_eq(sim_xpu_access(u->ctxs[1], 0, va, &word, SIM_XPU_LOAD),
 			 -EHWPOISON);
 	ck_assert_uint_eq(unit_load(u, va + PAGES(1)), 11);
 	ck_assert_uint_eq(unit_load(u, va + PAGES(2)), 102);
@@ -189,8 +184,7 @@ static void do_lost(struct unit *u)
 	unit_fails(gm_dev_fault(&u->as->as, va, u->devs[0]->dev, GM_READ),
 		   -ENODEV);
 	/* Given up, it can be used again. */
-	unit_fails(gm_as_advise(&u->as->as, 0, va, 8, GM_DONTNEED),
-		   -EHWPOISON);
+	unit_fails(gm_as_advise(&u->as->as, 0, va, 8, GM_DONTNEED), -EHWPOISON);
 	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, va, PAGES(1), GM_DONTNEED),
 			 0);
 	ck_assert_uint_eq(unit_load(u, va), 0);
@@ -214,11 +208,11 @@ static void do_reset(struct unit *u)
 	ck_assert_uint_eq(unit_xpu_load(u, 0, va), 4);
 }
 
-#define TEST(name)             \
-	START_TEST(name)       \
-	{                      \
+#define TEST(name)                   \
+	START_TEST(name)             \
+	{                            \
 		unit_run(do_##name); \
-	}                      \
+	}                            \
 	END_TEST
 
 TEST(states)

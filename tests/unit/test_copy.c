@@ -8,15 +8,13 @@
 
 static void put(struct unit *u, uint64_t va, const uint8_t *bytes, size_t len)
 {
-	ck_assert_int_eq(sim_cpu_access_range(u->as, va, (void *)bytes, len,
-					      true),
-			 0);
+	ck_assert_int_eq(
+		sim_cpu_access_range(u->as, va, (void *)bytes, len, true), 0);
 }
 
 static void get(struct unit *u, uint64_t va, uint8_t *bytes, size_t len)
 {
-	ck_assert_int_eq(sim_cpu_access_range(u->as, va, bytes, len, false),
-			 0);
+	ck_assert_int_eq(sim_cpu_access_range(u->as, va, bytes, len, false), 0);
 }
 
 static uint64_t plain(struct unit *u)
@@ -86,8 +84,8 @@ static void do_overlap(struct unit *u)
 			put(u, va, want, SIZE);
 			unit_xpu_load(u, 0, va + PAGES(1));
 			ck_assert_int_eq(gm_as_copy(&u->as->as,
-						    s & 1 ? unit_node(u, 0) :
-							    GM_NODE_NONE,
+						    s & 1 ? unit_node(u, 0)
+							  : GM_NODE_NONE,
 						    va + d, va + s, 120),
 					 0);
 			memmove(want + d, want + s, 120);
@@ -133,11 +131,11 @@ static void do_errors(struct unit *u)
 		   -EFAULT);
 }
 
-#define TEST(name)             \
-	START_TEST(name)       \
-	{                      \
+#define TEST(name)                   \
+	START_TEST(name)             \
+	{                            \
 		unit_run(do_##name); \
-	}                      \
+	}                            \
 	END_TEST
 
 TEST(offsets)

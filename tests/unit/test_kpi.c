@@ -18,10 +18,10 @@ static void remember(void)
 	strcpy(texts[nr_texts++], sim.current->error);
 }
 
-#define REFUSED(expr, errno_)            \
-	do {                            \
-		unit_fails(expr, errno_);\
-		remember();             \
+#define REFUSED(expr, errno_)             \
+	do {                              \
+		unit_fails(expr, errno_); \
+		remember();               \
 	} while (0)
 
 static void check_ops(struct sim_dev *d)
@@ -124,8 +124,8 @@ static void do_many(struct unit *u)
 		if (i % 8 == 7)
 			vas[i] = va + PAGES(20 + i);
 	}
-	ck_assert_int_eq(gm_dev_fault_many(&u->as->as, vas, 40,
-					   u->devs[0]->dev, access, status),
+	ck_assert_int_eq(gm_dev_fault_many(&u->as->as, vas, 40, u->devs[0]->dev,
+					   access, status),
 			 35);
 	for (i = 0; i < 40; i++)
 		ck_assert_int_eq(status[i], i % 8 == 7 ? -EFAULT : 0);
@@ -133,11 +133,11 @@ static void do_many(struct unit *u)
 		unit_is(u, va + PAGES(i), MODIFIED, unit_node(u, 0));
 }
 
-#define TEST(name)             \
-	START_TEST(name)       \
-	{                      \
+#define TEST(name)                   \
+	START_TEST(name)             \
+	{                            \
 		unit_run(do_##name); \
-	}                      \
+	}                            \
 	END_TEST
 
 TEST(wrong)

@@ -67,9 +67,9 @@ static void do_refresh(struct unit *u)
 	uint64_t va = fill(u);
 
 	/* A hint makes a page the most recently used one. */
-	ck_assert_int_eq(gm_as_advise(&u->as->as, unit_node(u, 0), va, 1,
-				      GM_WILLNEED),
-			 0);
+	ck_assert_int_eq(
+		gm_as_advise(&u->as->as, unit_node(u, 0), va, 1, GM_WILLNEED),
+		0);
 	ck_assert_uint_eq(reclaim(u, 3), 3);
 	ck_assert_uint_eq(evicted(u, va, 4), 2 | 4 | 8);
 }
@@ -102,9 +102,9 @@ static void do_wired(struct unit *u)
 {
 	uint64_t va = fill(u);
 
-	ck_assert_int_eq(gm_as_advise(&u->as->as, unit_node(u, 0), va, PAGES(4),
-				      GM_PIN),
-			 0);
+	ck_assert_int_eq(
+		gm_as_advise(&u->as->as, unit_node(u, 0), va, PAGES(4), GM_PIN),
+		0);
 	ck_assert_uint_eq(u->devs[0]->dev->node->nr_wired, 4);
 	ck_assert_uint_eq(reclaim(u, 4), 0);
 	/* All wired: the fault says what there is. */
@@ -166,26 +166,26 @@ static void do_hotplug(struct unit *u)
 	uint64_t va = fill(u);
 
 	d = u->devs[0];
-	unit_fails(gm_dev_unregister_physmem(d->dev, d->base,
-					     d->base + PAGES(2)),
-		   -ENOENT);
-	ck_assert_int_eq(gm_dev_unregister_physmem(d->dev, d->base,
-						   d->base + PAGES(4)),
-			 0);
+	unit_fails(
+		gm_dev_unregister_physmem(d->dev, d->base, d->base + PAGES(2)),
+		-ENOENT);
+	ck_assert_int_eq(
+		gm_dev_unregister_physmem(d->dev, d->base, d->base + PAGES(4)),
+		0);
 	ck_assert_uint_eq(evicted(u, va, 4), 15);
 	ck_assert_uint_eq(d->dev->node->nr_total, 0);
 	ck_assert_uint_eq(d->dev->node->nr_free, 0);
-	ck_assert_int_eq(gm_dev_register_physmem(d->dev, d->base,
-						 d->base + PAGES(4)),
-			 0);
+	ck_assert_int_eq(
+		gm_dev_register_physmem(d->dev, d->base, d->base + PAGES(4)),
+		0);
 	ck_assert_uint_eq(unit_xpu_load(u, 0, va), 100);
 }
 
-#define TEST(name)             \
-	START_TEST(name)       \
-	{                      \
+#define TEST(name)                   \
+	START_TEST(name)             \
+	{                            \
 		unit_run(do_##name); \
-	}                      \
+	}                            \
 	END_TEST
 
 TEST(order)

@@ -74,9 +74,9 @@ static void do_cut(struct unit *u)
 	va = unit_map(u, 3);
 	unit_xpu_store(u, 0, va + PAGES(1) + 8, 5);
 	unit_xpu_store(u, 0, va + PAGES(1) + 56, 6);
-	ck_assert_int_eq(gm_as_unmap(&u->as->as, va + PAGES(1) + SIM_PIECE,
-				     SIM_PIECE),
-			 0);
+	ck_assert_int_eq(
+		gm_as_unmap(&u->as->as, va + PAGES(1) + SIM_PIECE, SIM_PIECE),
+		0);
 	unit_is(u, va + PAGES(1), FRAGMENTED, 0);
 	ck_assert_uint_eq(unit_load(u, va + PAGES(1) + 8), 5);
 	ck_assert_uint_eq(unit_load(u, va + PAGES(1) + 56), 6);
@@ -106,15 +106,13 @@ static void do_remap(struct unit *u)
 	unit_xpu_store(u, 0, va + PAGES(2), 9);
 	unit_fails(gm_as_remap(&u->as->as, va, PAGES(4), PAGES(5), 0, &to),
 		   -ENOMEM);
-	ck_assert_int_eq(gm_as_remap(&u->as->as, va, PAGES(4), PAGES(6), 1,
-				     &to),
-			 0);
+	ck_assert_int_eq(
+		gm_as_remap(&u->as->as, va, PAGES(4), PAGES(6), 1, &to), 0);
 	ck_assert_uint_ne(to, va);
 	unit_is(u, to + PAGES(2), MODIFIED, unit_node(u, 0));
 	ck_assert_uint_eq(unit_xpu_load(u, 0, to + PAGES(2)), 9);
-	ck_assert_int_eq(gm_as_remap(&u->as->as, to, PAGES(6), PAGES(1), 0,
-				     &va),
-			 0);
+	ck_assert_int_eq(
+		gm_as_remap(&u->as->as, to, PAGES(6), PAGES(1), 0, &va), 0);
 	ck_assert_uint_eq(va, to);
 	ck_assert(!gm_as_overlaps(&u->as->as, to + PAGES(1), PAGES(5)));
 	unit_fails(gm_as_remap(&u->as->as, to, PAGES(2), PAGES(3), 1, &va),
@@ -129,19 +127,19 @@ static void do_fixed(struct unit *u)
 	unit_fails(gm_as_map(&u->as->as, va + PAGES(1), PAGES(1), 3,
 			     GM_RANGE_FIXED | GM_RANGE_NOREPLACE, &got),
 		   -EEXIST);
-	ck_assert_int_eq(gm_as_map(&u->as->as, va, PAGES(2), 3, GM_RANGE_FIXED,
-				   &got),
-			 0);
+	ck_assert_int_eq(
+		gm_as_map(&u->as->as, va, PAGES(2), 3, GM_RANGE_FIXED, &got),
+		0);
 	ck_assert_uint_eq(got, va);
 	ck_assert_uint_eq(unit_load(u, va), 0);
 	ck_assert_uint_eq(regions(u), 2);
 }
 
-#define TEST(name)             \
-	START_TEST(name)       \
-	{                      \
+#define TEST(name)                   \
+	START_TEST(name)             \
+	{                            \
 		unit_run(do_##name); \
-	}                      \
+	}                            \
 	END_TEST
 
 TEST(lookup)

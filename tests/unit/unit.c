@@ -6,7 +6,7 @@
 
 static void unit_main(void *arg)
 {
-	void (*fn)(struct unit *u) = *(void (**)(struct unit *))arg;
+	void (*fn)(struct unit * u) = *(void (**)(struct unit *))arg;
 	struct unit u = { 0 };
 	unsigned int i;
 
@@ -22,10 +22,10 @@ static void unit_main(void *arg)
 			continue;
 		if (u.ctxs[i])
 			sim_ctx_free(u.ctxs[i]);
-		ck_assert_int_eq(gm_dev_unregister_physmem(
-					 d->dev, d->base,
-					 d->base + PAGES(d->nr_frames)),
-				 0);
+		ck_assert_int_eq(
+			gm_dev_unregister_physmem(
+				d->dev, d->base, d->base + PAGES(d->nr_frames)),
+			0);
 		ck_assert_int_eq(gm_dev_destroy(d->dev), 0);
 		sim_dev_free(d);
 	}
@@ -94,17 +94,15 @@ uint64_t unit_load(struct unit *u, uint64_t va)
 
 void unit_xpu_store(struct unit *u, unsigned int i, uint64_t va, uint64_t word)
 {
-	ck_assert_int_eq(sim_xpu_access(u->ctxs[i], 0, va, &word,
-					SIM_XPU_STORE),
-			 0);
+	ck_assert_int_eq(
+		sim_xpu_access(u->ctxs[i], 0, va, &word, SIM_XPU_STORE), 0);
 }
 
 uint64_t unit_xpu_load(struct unit *u, unsigned int i, uint64_t va)
 {
 	uint64_t word;
 
-	ck_assert_int_eq(sim_xpu_access(u->ctxs[i], 0, va, &word,
-					SIM_XPU_LOAD),
+	ck_assert_int_eq(sim_xpu_access(u->ctxs[i], 0, va, &word, SIM_XPU_LOAD),
 			 0);
 	return word;
 }

@@ -11,7 +11,7 @@
 #include "core/internal.h"
 #include "host/sim/sim.h"
 
-#define PAGES(n) ((uint64_t)(n) * GM_PAGE_SIZE)
+#define PAGES(n) ((uint64_t)(n)*GM_PAGE_SIZE)
 #define UNIT_CAPS (GM_CAP_REPLAY | GM_CAP_WRITE_FAULT)
 #define UNIT_ALL_OPS (SIM_DEV_PROTECT | SIM_DEV_RUNS | SIM_DEV_RELEASE)
 
@@ -35,20 +35,20 @@ void unit_xpu_store(struct unit *u, unsigned int i, uint64_t va, uint64_t word);
 uint64_t unit_xpu_load(struct unit *u, unsigned int i, uint64_t va);
 struct gm_where unit_where(struct unit *u, uint64_t va);
 
-#define unit_is(u, va, st, n)                                     \
-	do {                                                      \
-		struct gm_where w_ = unit_where(u, va);           \
-		ck_assert_int_eq(w_.state, GM_STATE_##st);        \
-		ck_assert_int_eq(w_.node, n);                     \
+#define unit_is(u, va, st, n)                              \
+	do {                                               \
+		struct gm_where w_ = unit_where(u, va);    \
+		ck_assert_int_eq(w_.state, GM_STATE_##st); \
+		ck_assert_int_eq(w_.node, n);              \
 	} while (0)
 
 /* The call fails with this, and says why. */
-#define unit_fails(expr, errno_)                                  \
-	do {                                                      \
-		sim.current->has_error = false;                   \
-		ck_assert_int_eq(expr, errno_);                  \
-		ck_assert(sim.current->has_error);                \
-		ck_assert(sim.current->error[0]);                 \
+#define unit_fails(expr, errno_)                   \
+	do {                                       \
+		sim.current->has_error = false;    \
+		ck_assert_int_eq(expr, errno_);    \
+		ck_assert(sim.current->has_error); \
+		ck_assert(sim.current->error[0]);  \
 	} while (0)
 
 TCase *unit_region(void);
