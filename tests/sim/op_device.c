@@ -342,7 +342,9 @@ void torture_died(struct sim_dev *dev, bool lost)
 			struct gm_entry *e =
 				torture_entry(&m->as->as, va, NULL);
 
-			if (m->changing[slot] || (e && !survives(e, dev->dev)))
+			/* A copy over a page may have filled its successor. */
+			if (m->changing[slot] || m->claims[slot] ||
+			    (e && !survives(e, dev->dev)))
 				model_lost(m, slot);
 		}
 	}
