@@ -136,6 +136,9 @@ void gm_as_remapped(struct gm_as *as, uint64_t from, uint64_t to, uint64_t len)
 
 	if ((from | to) & GM_PAGE_MASK)
 		whole = 0;
+	/* What we believe to be there was unmapped while nobody watched. */
+	while (whole && gm_region_remove(as, to, to + whole, 0))
+		gm_wait_for_memory();
 	if (whole)
 		move_pages(as, from, to, whole);
 	if (whole < len)
