@@ -13,6 +13,8 @@ struct gm_machine gm_machine;
 
 /* Rounds of reclaim without a victim until a node counts as full. */
 #define GM_ALLOC_TRIES 8
+/* And until those of others no longer count as a reason to wait. */
+#define GM_ALLOC_ROUNDS 64
 
 struct gm_node *gm_node_create(struct gm_dev *dev, int nid)
 {
@@ -98,7 +100,7 @@ static int node_moving(struct gm_node *node)
 int gm_node_alloc(struct gm_node *node, struct gm_page **pages, unsigned int n,
 		  int may_wait)
 {
-	unsigned int got, tries = 0;
+	unsigned int got, tries = 0, rounds = 0;
 
 	for (;;) {
 		uint32_t seen = gm_waitq_read(&node->changed);
@@ -111,7 +113,8 @@ int gm_node_alloc(struct gm_node *node, struct gm_page **pages, unsigned int n,
 		if (!gm_dev_alive(node->dev))
 			return gm_host_error(-ENODEV, "device %s is lost",
 					     node->dev->name);
-		if (node_moving(node))
+		/* Two that find nothing to free see each other at it. */
+		if (node_moving(node) && ++rounds < GM_ALLOC_ROUNDS)
 			gm_waitq_wait(&node->changed, seen);
 		else if (++tries > GM_ALLOC_TRIES)
 			return gm_node_full(node, n);

@@ -147,6 +147,12 @@ int gm_evict_locked(struct gm_page *page, struct gm_page **host)
 	return 0;
 }
 
+/* Its data has another place. Otherwise it keeps its mapping as well. */
+static int may_go(const struct gm_victim *v)
+{
+	return v->locked && (v->host || v->entry->copies->next);
+}
+
 /* Nobody loses a page before he could use it. */
 static void wait_residence(const struct gm_victim *v, unsigned int n)
 {
@@ -154,7 +160,7 @@ static void wait_residence(const struct gm_victim *v, unsigned int n)
 	unsigned int i;
 
 	for (i = 0; i < n; i++)
-		if (v[i].locked)
+		if (may_go(&v[i]))
 			until = GM_MAX(until,
 				       gm_entry_resident_until(v[i].entry));
 	if (gm_host_now() < until)
@@ -169,11 +175,11 @@ static unsigned int evict(struct gm_victim *v, unsigned int n)
 	unsigned int i, nr = 0, freed = 0;
 
 	for (i = 0; i < n; i++)
-		if (v[i].locked)
+		if (may_go(&v[i]))
 			pages[nr++] = v[i].page;
 	gm_pages_unmap(pages, nr, status);
 	for (i = 0, nr = 0; i < n; i++) {
-		if (!v[i].locked || status[nr++])
+		if (!may_go(&v[i]) || status[nr++])
 			continue;
 		if (gm_evict_locked(v[i].page, &v[i].host))
 			continue;
