@@ -292,8 +292,7 @@ static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
 	if (e->state != GM_STATE_FRAGMENTED && !(prot & GM_PROT_WRITE))
 		return text(-EACCES, va, "store");
 	/* Nothing is given up for a copy on a device that is lost. */
-	if (!gm_page_is_host(*page) &&
-	    !gm_dev_alive(gm_page_node(*page)->dev))
+	if (!gm_page_is_host(*page) && !gm_dev_alive(gm_page_node(*page)->dev))
 		return gm_host_error(-ENODEV, "device %s is lost",
 				     gm_page_node(*page)->dev->name);
 	/* A page that is lost, cut or pinned is no page to be replaced. */

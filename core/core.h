@@ -260,7 +260,7 @@ struct gm_physmem {
  * @nr_active: on @active
  * @nr_wired: those of them that are wired
  * @nr_busy: those of them that an evictor has chosen
- * @nr_hand: in the hands of a thread: soon active or free
+ * @nr_hand: in the hands of a thread: soon active or free (XPU)
  * @max_active: host: the budget of replicas
  * @stats: what has happened here
  */

@@ -165,7 +165,8 @@ static void page_join(struct gm_node *node, struct gm_page *page)
 		page->list = GM_PAGE_ACTIVE;
 		gm_list_add_tail(&node->active, &page->link);
 		node->nr_active++;
-		node->nr_hand--;
+		if (node->dev)
+			node->nr_hand--;
 	}
 }
 
@@ -176,7 +177,8 @@ static void page_leave(struct gm_node *node, struct gm_page *page)
 	gm_list_del(&page->link);
 	page->list = GM_PAGE_NOWHERE;
 	node->nr_active--;
-	node->nr_hand++;
+	if (node->dev)
+		node->nr_hand++;
 	if (page->flags & GM_PAGE_WIRED)
 		node->nr_wired--;
 	page->flags &= ~(GM_PAGE_WIRED | GM_PAGE_PREFERRED);

@@ -227,7 +227,8 @@ int gm_where(const void *addr, struct gm_where *out);
  * @name: the device's name, or "host"
  * @total: bytes (host: what Linux says)
  * @free: bytes
- * @resident: bytes of unified pages there (host: those not mapped by the CPU)
+ * @resident: bytes of unified pages there (host: only the replicas, for what the
+ *	CPU has mapped or could map is the program's ordinary memory)
  * @replicas: bytes of @resident that could be dropped without a copy
  * @pinned: bytes of @resident that cannot be evicted
  * @lost: the device's memory is gone
