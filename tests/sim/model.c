@@ -14,6 +14,7 @@
 	X(changing, 1)                  \
 	X(gen, 1)                       \
 	X(cut, 1)                       \
+	X(loose, 1)                     \
 	X(claims, 1)                    \
 	X(pins, 1)                      \
 	X(discards, 1)                  \
@@ -273,7 +274,7 @@ void model_map(struct model *m, uint64_t va, uint64_t len, unsigned int prot)
 			m->val[i] = 0;
 	}
 	for (slot = model_slot(va); slot <= model_slot(va + len - 1); slot++) {
-		m->lost[slot] = m->cut[slot] = 0;
+		m->lost[slot] = m->cut[slot] = m->loose[slot] = 0;
 		m->pinned[slot] = m->pin_calls > 0;
 		m->changing[slot] = 0;
 		m->changed_at[slot] = sim.steps;
@@ -341,5 +342,6 @@ void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 		m->pinned[model_slot(va) + i] |=
 			s->pinned[i] | m->pinned[s->first + i];
 		m->cut[model_slot(va) + i] = s->cut[i];
+		m->loose[model_slot(va) + i] = m->loose[s->first + i];
 	}
 }

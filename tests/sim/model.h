@@ -42,6 +42,7 @@ struct model {
 	uint8_t *changing; /* by page: enum model_changing, 0: it is not */
 	uint8_t *gen; /* by page: counts what was mapped here */
 	uint8_t *cut; /* by page: some pieces were treated apart */
+	uint8_t *loose; /* by page: an XPU did not give up its rights */
 	uint8_t *claims; /* by page: operations with a claim in it */
 	uint8_t *pins; /* by page: the kernel's */
 	uint8_t *discards; /* by page: the program's own, under way */

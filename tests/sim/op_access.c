@@ -120,7 +120,7 @@ static void torture_check_right(struct model *m, uint64_t va, bool write,
 	uint64_t slot = model_slot(va);
 	uint8_t prot = m->prot[model_piece(va)];
 
-	if (m->changing[slot] || m->mmaps)
+	if (m->changing[slot] || m->mmaps || m->loose[slot])
 		return;
 	SIM_CHECK(model_mapped(m, va), "%s reaches %#lx, which is unmapped",
 		  who, (unsigned long)va);

@@ -179,9 +179,11 @@ int op_protect(struct worker *w)
 	SAY("mprotect", m, va, len, (int)prot);
 	err = CALL(gm_as_protect(&m->as->as, va, len, prot));
 	SAY("mprotect", m, va, len, err);
-	/* An XPU that fails does not stop it. */
+	/* An XPU that fails does not stop it, and may keep its rights. */
 	if (!err || err == -EIO)
 		model_protect(m, va, len, prot);
+	if (err == -EIO)
+		memset(m->loose + c.first, 1, c.n);
 	else if (err != -ENOMEM || !(sim.injected || t.tight))
 		torture_error_range(m, va, len, err, "mprotect");
 	model_changed(m, &c);
