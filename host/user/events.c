@@ -107,7 +107,7 @@ int gm_events_init(struct gm_as *as)
 {
 	int rc;
 
-	memset(&ev, 0, sizeof(ev));
+	/* All zeros, from the start or by gm_events_exit(). */
 	ev.as = as;
 	ev.ring = gm_sys_mmap(0, NR_EVENTS * sizeof(*ev.ring),
 			      PROT_READ | PROT_WRITE, MAP_NORESERVE);
@@ -131,8 +131,7 @@ void gm_events_exit(void)
 	}
 	if (ev.ring)
 		gm_sys_munmap((uint64_t)ev.ring, NR_EVENTS * sizeof(*ev.ring));
-	ev.bell = 0;
-	ev.ring = NULL;
+	memset(&ev, 0, sizeof(ev));
 }
 
 /* --- events of our own doing -------------------------------------------- */

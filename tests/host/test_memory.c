@@ -214,7 +214,8 @@ START_TEST(reserve_is_kept)
 	for (n = 0; gm_host_page_get(fake_as, 0, GM_HOST_RESERVE, &page) == 0;
 	     n++)
 		;
-	ck_assert_uint_eq(n, GM_RESERVE_FRAMES);
+	/* At least: a frame may just have been zeroed ready. */
+	ck_assert_uint_ge(n, GM_RESERVE_FRAMES);
 	gm_store(&gm_sys_hook, NULL);
 }
 END_TEST
