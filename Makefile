@@ -42,15 +42,17 @@ format:
 
 release:
 	scripts/setup build
-	test -e $(RELEASE)/build.ninja || \
-		meson setup $(RELEASE) --buildtype=release --prefix=$(PREFIX)
+	grep -qsxF '$(PREFIX)' $(RELEASE)/prefix || { \
+		meson setup $(RELEASE) --buildtype=release --prefix=$(PREFIX) \
+			$$(test ! -e $(RELEASE)/build.ninja || echo --reconfigure) && \
+		echo '$(PREFIX)' >$(RELEASE)/prefix; }
 	ninja -C $(RELEASE) -j $(JOBS)
 
 bench: release
 	$(RELEASE)/bench/gmm-bench
 
 install: release
-	DESTDIR=$(DESTDIR) meson install -C $(RELEASE) --no-rebuild
+	DESTDIR=$(abspath $(DESTDIR)) meson install -C $(RELEASE) --no-rebuild
 
 clean:
 	rm -rf build build-asan build-tsan build-release

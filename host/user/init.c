@@ -5,7 +5,7 @@
  * The environment can set, all in docs/design/host-user.md:
  *
  *	GMM_ARENA		first address for unified memory
- *	GMM_WORKERS		threads that serve CPU faults (2)
+ *	GMM_WORKERS		threads that serve CPU faults (2 to 4, by CPUs)
  *	GMM_RECYCLE		0: freed pages go back to Linux at once
  *	GMM_REPLICAS		most memory for replicas, in MiB (half of all)
  *	GMM_UNSAFE_KERNEL	1: go on with a kernel that may lose pages
@@ -73,6 +73,7 @@ static int env_number(const char *name, uint64_t *value, uint64_t min,
 {
 	const char *text = getenv(name);
 	unsigned long long number;
+	const char *fmt;
 	char *end;
 
 	if (!text || !*text)
@@ -80,12 +81,16 @@ static int env_number(const char *name, uint64_t *value, uint64_t min,
 	errno = 0;
 	number = strtoull(text, &end, 0);
 	if (errno || *text < '0' || *text > '9' || *end || number < min ||
-	    number > max)
-		return gm_host_error(-EINVAL,
-				     "%s=%.64s: a number from 0x%llx to 0x%llx "
-				     "is needed",
-				     name, text, (unsigned long long)min,
+	    number > max) {
+		/* In the base that the user thinks in. */
+		fmt = strncmp(text, "0x", 2) ? "%s=%.64s: a number from %llu "
+					       "to %llu is needed"
+					     : "%s=%.64s: a number from 0x%llx "
+					       "to 0x%llx is needed";
+		return gm_host_error(-EINVAL, fmt, name, text,
+				     (unsigned long long)min,
 				     (unsigned long long)max);
+	}
 	*value = number;
 	return 0;
 }

@@ -107,7 +107,10 @@ int sgpu_sync(struct sgpu *gpu, struct sgpu_stream *stream);
 /* Clear a sticky error: modules, kernels and streams live on. -ENODEV if dead. */
 int sgpu_reset(struct sgpu *gpu);
 
-/* The text of the last error of this GPU; valid until the next one. */
+/*
+ * The text of the last error of this GPU; valid until the next one. With NULL
+ * why this thread's last sgpu_open() failed.
+ */
 const char *sgpu_error(struct sgpu *gpu);
 
 #ifdef __cplusplus

@@ -39,7 +39,9 @@ static int parse_u64(const char *name, uint64_t *out, bool suffix)
 	if (errno || end == s || *end || *s < '0' || *s > '9' ||
 	    v > UINT64_MAX >> shift) {
 		open_error("%s=%s is not a number%s", name, s,
-			   suffix ? " with K, M, G or nothing behind it" : "");
+			   suffix ? " with K, M, G or nothing behind it, "
+				    "or too large"
+				  : "");
 		return -EINVAL;
 	}
 	*out = (uint64_t)v << shift;
@@ -68,13 +70,14 @@ static int check_numbers(struct sgpu_config *c)
 	}
 	if (!c->memory || c->memory % WIRE_PAGE ||
 	    c->memory > ADDRESS_END / 2) {
-		open_error("memory of %llu bytes is not a multiple of 2 MiB "
-			   "that can be",
-			   (unsigned long long)c->memory);
+		open_error("a memory of %llu bytes: a multiple of 2 MiB is "
+			   "needed, up to %llu (SGPU_MEMORY=256M is usual)",
+			   (unsigned long long)c->memory,
+			   (unsigned long long)ADDRESS_END / 2);
 		return -EINVAL;
 	}
 	if (!workers || workers > WIRE_WORKERS) {
-		open_error("%llu workers: 1 to %d can be",
+		open_error("%llu workers: 1 to %d are possible",
 			   (unsigned long long)workers, WIRE_WORKERS);
 		return -EINVAL;
 	}

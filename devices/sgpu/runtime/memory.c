@@ -19,10 +19,14 @@ int shared_file(const char *name, uint64_t len)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd < 0)
+	if (fd < 0) {
+		open_error("cannot make %s: %s", name, strerror(errno));
 		return -ENOMEM;
+	}
 	if (ftruncate(fd, (off_t)len) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		open_error("no %llu bytes for %s: %s", (unsigned long long)len,
+			   name, strerror(errno));
 		close(fd);
 		return -ENOMEM;
 	}
@@ -63,8 +67,12 @@ int memory_init(struct sgpu *gpu)
 	if (gpu->memory_fd < 0)
 		return gpu->memory_fd;
 	p = map_window(gpu->memory_fd, gpu->config.memory);
-	if (p == MAP_FAILED)
+	if (p == MAP_FAILED) {
+		open_error("no addresses for a memory of %llu bytes: %s",
+			   (unsigned long long)gpu->config.memory,
+			   strerror(errno));
 		return -ENOMEM;
+	}
 	gpu->window = p;
 	madvise(p, gpu->config.memory, MADV_DONTFORK);
 	return 0;
