@@ -57,7 +57,8 @@ int gm_as_overlaps(struct gm_as *as, uint64_t va, uint64_t len);
 int gm_as_taken(struct gm_as *as, uint64_t va, uint64_t len);
 
 /*
- * A thread of the program faults at @va, any alignment, in a tracked range.
+ * A thread of the program faults at @va, any alignment, in a tracked range. The
+ * events that were read before the fault have been told.
  * On success it has been woken, or will not find the page missing any more.
  * Return: 0; -EFAULT if this is no region (any more); -EACCES; -EHWPOISON if
  * the data is lost, and the page table says so by now; -ENOMEM, or what an

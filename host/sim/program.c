@@ -98,8 +98,12 @@ static void sim_fill_plain(struct sim_as *as, uint64_t va)
 static void sim_fault_serve(struct sim_as *as, struct sim_fault *f)
 {
 	uint32_t seq = f->seq;
-	uint64_t va = f->va;
+	uint64_t va = f->va, after = as->events_posted;
 	int err;
+
+	/* What has happened before it is told before. */
+	while (as->events_done < after)
+		sim_sleep_until(sim.now + 1000);
 
 	sim.current->has_error = false;
 	sim.current->doing = "cpu fault";
@@ -275,6 +279,7 @@ static void sim_event_worker(void *arg)
 		if (!as->events)
 			as->events_tail = &as->events;
 		as->nr_pending--;
+		as->events_done++;
 		sim_wake_range(as, ev->va, ev->len);
 		ev->done = true;
 		if (ev->waiter->why && ev->waiter->what == ev)
@@ -303,6 +308,7 @@ static void sim_event_post(struct sim_as *as, struct sim_event *ev,
 	as->events_tail = &ev->next;
 	as->nr_unread++;
 	as->nr_pending++;
+	as->events_posted++;
 	if (as->reader->what == &as->reader)
 		sim_task_wake(as->reader);
 	while (!ev->read)

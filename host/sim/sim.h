@@ -339,6 +339,8 @@ struct sim_as {
 	struct sim_event **events_tail;
 	unsigned int nr_unread;
 	unsigned int nr_pending; /* not yet worked on */
+	uint64_t events_posted;
+	uint64_t events_done; /* in the same order */
 	struct sim_task *reader;
 	struct sim_task *event_worker;
 	uint64_t nr_faults;

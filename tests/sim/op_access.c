@@ -237,7 +237,8 @@ static int op_xpu_change(struct worker *w, enum sim_xpu_kind kind)
 	} else {
 		torture_check_right(m, va, true, "an XPU");
 		if (kind == SIM_XPU_ADD) {
-			model_loaded(m, va, word, "an XPU (add)");
+			if (model_mapped(m, va))
+				model_loaded(m, va, word, "an XPU (add)");
 			value += word;
 		}
 		model_stored(m, va, value);

@@ -228,6 +228,14 @@ static bool pick_movable(struct model *m, uint64_t *va, uint64_t *len)
 	return true;
 }
 
+static unsigned int rights_at(const struct model *m, uint64_t va)
+{
+	const struct sim_slot *s = sim_slot_at(m->as, va);
+
+	return (s->readable ? GM_PROT_READ : 0) |
+	       (s->writable ? GM_PROT_WRITE : 0);
+}
+
 int op_remap(struct worker *w)
 {
 	struct model *m = t.m[w->as];
@@ -261,6 +269,9 @@ int op_remap(struct worker *w)
 	model_unmap(m, &c, va, len);
 	model_changed(m, &c);
 	/* What has been growing in place is not new memory there. */
+	/* Of a page that is cut the manager does not know the rights. */
+	if (new_len > kept && saved.cut[saved.n - 1])
+		prot = rights_at(m, to + kept);
 	if (new_len > kept)
 		mapped_at(m, to + kept, new_len - kept, prot);
 	model_restore(m, to, &saved);
