@@ -76,17 +76,18 @@ static void node_info(struct gm_node *node, struct gm_node_info *out)
 
 int gm_machine_nodes(struct gm_node_info *out, size_t n)
 {
-	int nid, count = 0;
+	struct gm_node_info info[GM_MAX_NODES];
+	int nid, count = 0, i;
 
 	gm_lock(&gm_machine.lock, GM_RANK_MACHINE);
 	for (nid = 0; nid < GM_MAX_NODES; nid++) {
-		if (!gm_machine.nodes[nid])
-			continue;
-		if ((size_t)count < n)
-			node_info(gm_machine.nodes[nid], &out[count]);
-		count++;
+		if (gm_machine.nodes[nid])
+			node_info(gm_machine.nodes[nid], &info[count++]);
 	}
 	gm_unlock(&gm_machine.lock, GM_RANK_MACHINE);
+	/* The answer may be in unified memory: it is touched without a lock. */
+	for (i = 0; i < count && (size_t)i < n; i++)
+		out[i] = info[i];
 	return count;
 }
 
@@ -156,16 +157,18 @@ static void where_fresh(struct gm_dir *dir, struct gm_where *out)
 static void region_where(struct gm_region *r, uint64_t va, struct gm_where *out)
 {
 	struct gm_entry *e = gm_dir_peek(r->dir, gm_region_slot(r, va));
-
-	*out = (struct gm_where){ .addr = va & ~GM_PAGE_MASK,
+	struct gm_where where = { .addr = va & ~GM_PAGE_MASK,
 				  .node = GM_NODE_NONE };
-	if (!e) {
-		where_fresh(r->dir, out);
-		return;
+
+	if (e) {
+		gm_lock(&e->lock, GM_RANK_ENTRY);
+		where_locked(e, &where);
+		gm_unlock(&e->lock, GM_RANK_ENTRY);
+	} else {
+		where_fresh(r->dir, &where);
 	}
-	gm_lock(&e->lock, GM_RANK_ENTRY);
-	where_locked(e, out);
-	gm_unlock(&e->lock, GM_RANK_ENTRY);
+	/* It may be in this very page: it is touched without the lock. */
+	*out = where;
 }
 
 int gm_as_where(struct gm_as *as, uint64_t va, struct gm_where *out)
@@ -280,7 +283,8 @@ void gm_trace(enum gm_event_kind kind, enum gm_access access, uint64_t va,
 	gm_unlock(&tracing.lock, GM_RANK_TRACE);
 }
 
-size_t gm_trace_read(struct gm_event *out, size_t n, uint64_t *lost)
+/* Some of them, oldest first, and how many were lost. */
+static size_t trace_take(struct gm_event *out, size_t n, uint64_t *lost)
 {
 	size_t i;
 
@@ -293,9 +297,31 @@ size_t gm_trace_read(struct gm_event *out, size_t n, uint64_t *lost)
 	}
 	tracing.nr -= n;
 	if (lost) {
-		*lost = tracing.lost;
+		*lost += tracing.lost;
 		tracing.lost = 0;
 	}
 	gm_unlock(&tracing.lock, GM_RANK_TRACE);
 	return n;
+}
+
+/*
+ * What the program gives may be unified memory, whose faults are traced: it is
+ * touched without the lock.
+ */
+size_t gm_trace_read(struct gm_event *out, size_t n, uint64_t *lost)
+{
+	struct gm_event some[32];
+	uint64_t missed = 0;
+	size_t done = 0, got, i;
+
+	do {
+		got = trace_take(some, GM_MIN(n - done, (size_t)32),
+				 lost ? &missed : NULL);
+		for (i = 0; i < got; i++)
+			out[done + i] = some[i];
+		done += got;
+	} while (got && done < n);
+	if (lost)
+		*lost = missed;
+	return done;
 }

@@ -209,6 +209,31 @@ static void stop_threads(struct gm_sgpu *s)
 		pthread_join(s->threads[--s->nr_threads], NULL);
 }
 
+/*
+ * A handler of the program's may touch unified memory: it must not run on a
+ * thread that the manager has given a page's lock. Nor may such a thread be
+ * cancelled.
+ */
+struct quiet {
+	sigset_t mask;
+	int cancel;
+};
+
+static void be_quiet(struct quiet *quiet)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &quiet->cancel);
+	pthread_sigmask(SIG_SETMASK, &all, &quiet->mask);
+}
+
+static void be_loud(const struct quiet *quiet)
+{
+	pthread_sigmask(SIG_SETMASK, &quiet->mask, NULL);
+	pthread_setcancelstate(quiet->cancel, NULL);
+}
+
 /* With all signals blocked: no handler of the program's runs on them. */
 static int start_threads(struct gm_sgpu *s)
 {
@@ -263,8 +288,10 @@ static int attach(struct gm_sgpu *s)
 	if (ret)
 		goto memory;
 	ret = gm_as_attach(s->as, s->dev, s);
-	if (!ret)
+	if (!ret) {
+		sgpu_hw_on_close(s->gpu, gm_sgpu_detach);
 		return 0;
+	}
 	stop_threads(s);
 memory:
 	gm_dev_unregister_physmem(s->dev, 0, s->info.memory);
@@ -285,32 +312,36 @@ static struct gm_sgpu **find_locked(struct sgpu *gpu)
 
 GM_SGPU_API int gm_sgpu_attach(struct sgpu *gpu, int *node)
 {
+	struct quiet quiet;
 	struct gm_as *as;
 	struct gm_sgpu *s;
-	int ret;
+	int ret, id = 0;
 
 	if (!gpu)
 		return -EINVAL;
 	as = gm_as_current();
 	if (!as)
-		return -ENOSYS;
+		return -errno;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
 	s->gpu = gpu;
 	s->as = as;
+	be_quiet(&quiet);
 	pthread_mutex_lock(&lock);
 	ret = *find_locked(gpu) ? -EEXIST : attach(s);
 	if (!ret) {
 		s->next = attached;
 		attached = s;
 		count++;
-		if (node)
-			*node = gm_dev_node(s->dev);
+		id = gm_dev_node(s->dev);
 	}
 	pthread_mutex_unlock(&lock);
+	be_loud(&quiet);
 	if (ret)
 		free(s);
+	else if (node)
+		*node = id;
 	return ret;
 }
 
@@ -323,7 +354,6 @@ static int detach(struct gm_sgpu *s)
 {
 	int ret;
 
-	sgpu_sync(s->gpu, NULL); /* its error is the program's to collect */
 	ret = gm_as_detach(s->as, s->dev);
 	if (ret && ret != -ENOENT)
 		return ret;
@@ -338,11 +368,33 @@ static int detach(struct gm_sgpu *s)
 	return 0;
 }
 
+static bool is_attached(struct sgpu *gpu)
+{
+	bool found;
+
+	pthread_mutex_lock(&lock);
+	found = *find_locked(gpu);
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
 GM_SGPU_API int gm_sgpu_detach(struct sgpu *gpu)
 {
 	struct gm_sgpu **link, *s;
+	struct quiet quiet;
 	int ret = -ENOENT;
 
+	/* A child of fork() has copies of our lists, but no threads. */
+	if (!gm_as_current())
+		return -errno;
+	if (!is_attached(gpu))
+		return -ENOENT;
+	/*
+	 * Its error is the program's to collect. Without the lock: a kernel
+	 * that never ends is no other GPU's matter.
+	 */
+	sgpu_sync(gpu, NULL);
+	be_quiet(&quiet);
 	pthread_mutex_lock(&lock);
 	link = find_locked(gpu);
 	s = *link;
@@ -351,6 +403,7 @@ GM_SGPU_API int gm_sgpu_detach(struct sgpu *gpu)
 	if (!ret)
 		*link = s->next;
 	pthread_mutex_unlock(&lock);
+	be_loud(&quiet);
 	if (!ret)
 		free(s);
 	return ret;

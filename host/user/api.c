@@ -2,11 +2,53 @@
 /*
  * api.c - the calls of gmm.h: arguments, and errors as system calls have them
  */
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "sys.h"
 #include "user.h"
+
+/*
+ * A call may hold the lock of the very page that a signal handler of the
+ * program's touches, and on the same thread that would wait for ever; ended by
+ * pthread_cancel() at one of its system calls, it would take the lock along.
+ * So neither happens inside a call. Signals of the thread's own doing stay.
+ */
+struct quiet {
+	sigset_t mask;
+	int cancel;
+};
+
+static struct quiet be_quiet(void)
+{
+	static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP };
+	struct quiet quiet;
+	sigset_t set;
+	unsigned int i;
+
+	sigfillset(&set);
+	for (i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		sigdelset(&set, own[i]);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &quiet.cancel);
+	pthread_sigmask(SIG_BLOCK, &set, &quiet.mask);
+	return quiet;
+}
+
+/* Handlers run here: errno and the answer are the call's. */
+static void be_loud(struct quiet *quiet)
+{
+	int saved = errno;
+
+	pthread_sigmask(SIG_SETMASK, &quiet->mask, NULL);
+	pthread_setcancelstate(quiet->cancel, NULL);
+	errno = saved;
+}
+
+/* From here to the end of the function. */
+#define QUIETLY \
+	struct quiet quiet_ __attribute__((cleanup(be_loud))) = be_quiet()
 
 static struct gm_as *enter_counts(void)
 {
@@ -91,6 +133,7 @@ static int check_map(uint64_t addr, size_t len, int prot, int flags, int fd,
 void *gm_mmap(void *addr, size_t len, int prot, int flags, int fd,
 	      int64_t offset)
 {
+	QUIETLY;
 	struct gm_as *as = enter();
 	uint64_t hint = (uint64_t)addr, va;
 	unsigned int range_flags;
@@ -125,6 +168,7 @@ static int check_small(uint64_t addr, size_t *len)
 
 int gm_munmap(void *addr, size_t len)
 {
+	QUIETLY;
 	struct gm_as *as = enter();
 	uint64_t va = (uint64_t)addr;
 	int rc;
@@ -146,6 +190,7 @@ int gm_munmap(void *addr, size_t len)
 
 int gm_mprotect(void *addr, size_t len, int prot)
 {
+	QUIETLY;
 	struct gm_as *as = enter();
 	uint64_t va = (uint64_t)addr;
 	int rc;
@@ -162,6 +207,7 @@ int gm_mprotect(void *addr, size_t len, int prot)
 
 void *gm_mremap(void *addr, size_t old_len, size_t new_len, int flags)
 {
+	QUIETLY;
 	struct gm_as *as = enter();
 	uint64_t va = (uint64_t)addr, to = 0;
 	int rc = 0;
@@ -191,6 +237,7 @@ void *gm_mremap(void *addr, size_t old_len, size_t new_len, int flags)
 
 int gmadvise(int node, void *addr, size_t len, int advice)
 {
+	QUIETLY;
 	struct gm_as *as = enter();
 	bool known = advice == GM_WILLNEED || advice == GM_DONTNEED ||
 		     (advice >= GM_READ_MOSTLY && advice <= GM_UNPIN);
@@ -209,6 +256,7 @@ int gmadvise(int node, void *addr, size_t len, int advice)
 
 int gmemcpy(int node, void *dst, const void *src, size_t len)
 {
+	QUIETLY;
 	struct gm_as *as = enter();
 	int rc = 0;
 
@@ -228,6 +276,7 @@ static int no_room(void)
 
 int gm_where(const void *addr, struct gm_where *out)
 {
+	QUIETLY;
 	struct gm_as *as = enter();
 
 	if (!as)
@@ -237,6 +286,7 @@ int gm_where(const void *addr, struct gm_where *out)
 
 int gm_region_stats(const void *addr, struct gm_region_stats *out)
 {
+	QUIETLY;
 	struct gm_as *as = enter();
 
 	if (!as)
@@ -246,6 +296,7 @@ int gm_region_stats(const void *addr, struct gm_region_stats *out)
 
 int gm_nodes(struct gm_node_info *out, size_t n)
 {
+	QUIETLY;
 	int i, nr;
 
 	if (!enter_counts())
@@ -263,6 +314,7 @@ int gm_nodes(struct gm_node_info *out, size_t n)
 
 int gm_process_stats(struct gm_stats *out)
 {
+	QUIETLY;
 	if (!enter_counts())
 		return -errno;
 	return out ? gm_machine_stats(GM_NODE_NONE, out) : no_room();
@@ -270,6 +322,7 @@ int gm_process_stats(struct gm_stats *out)
 
 int gm_node_stats(int node, struct gm_stats *out)
 {
+	QUIETLY;
 	if (!enter_counts())
 		return -errno;
 	if (node < 0)

@@ -11,6 +11,10 @@
  *	gm_as_attach()			gm_as_detach()
  *	gm_dev_fault(), gm_as_reset(), gm_dev_lost()
  *
+ * The program's signal handlers may touch unified memory, so they must not run
+ * on a thread that is in here: a driver calls with all signals blocked, and with
+ * cancellation disabled.
+ *
  * GMM paper, section 4.1, table 3.
  */
 #ifndef GMM_KPI_H

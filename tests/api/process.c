@@ -2,6 +2,7 @@
 /* process.c - children, signals, threads: what a program does around its memory */
 #include <pthread.h>
 #include <spawn.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -158,6 +159,94 @@ START_TEST(signals_during_faults)
 }
 END_TEST
 
+static void touch_first(int sig)
+{
+	(void)*(volatile char *)handler_page;
+	handled++;
+}
+
+/*
+ * The handler wants the page that the call it interrupts is moving: calls of
+ * the library, or (_i) of the driver.
+ */
+START_TEST(signals_during_calls)
+{
+	struct sigaction action = { .sa_handler = touch_first,
+				    .sa_flags = SA_RESTART };
+	struct itimerval every = { { 0, 1000 }, { 0, 1000 } }, never = { 0 };
+	char *p = um(4);
+
+	gpu_start(&gpu, 4);
+	if (_i)
+		gpu_open(&gpu2, 4);
+	handler_page = p;
+	cpu_fill(p, 4 * PAGE, 1);
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &every, NULL);
+	for (int i = 0; i < (_i ? 20 : 300); i++) {
+		if (_i) {
+			gpu_attach(&gpu2);
+			works(gmadvise(gpu2.node, p, 4 * PAGE, GM_WILLNEED));
+			gpu_detach(&gpu2);
+		} else {
+			works(gmadvise(gpu.node, p, 4 * PAGE, GM_WILLNEED));
+			works(gmemcpy(gpu.node, p + PAGE, p, PAGE));
+			works(gmemcpy(GM_NODE_NONE, p, p + PAGE, PAGE));
+		}
+	}
+	setitimer(ITIMER_REAL, &never, NULL);
+	ck_assert_int_gt(handled, 0);
+	cpu_check(p, PAGE, 1);
+}
+END_TEST
+
+/* A child has the GPU's handle: each call with it ends, with an error. */
+START_TEST(child_of_fork_gives_up_the_gpu)
+{
+	int status, node;
+	pid_t pid;
+
+	gpu_start(&gpu, 2);
+	gpu_poke(&gpu, um(1), 1, 1);
+	pid = fork();
+	if (!pid) {
+		alarm(20);
+		if (gm_sgpu_detach(gpu.sgpu) != -EPERM || !*gm_error())
+			_exit(1);
+		if (gm_sgpu_attach(gpu.sgpu, &node) != -EPERM || !*gm_error())
+			_exit(2);
+		if (sgpu_sync(gpu.sgpu, NULL) != -ENODEV)
+			_exit(3);
+		sgpu_close(gpu.sgpu);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	gpu_poke(&gpu, um(1), 1, 1);
+}
+END_TEST
+
+/* _i: while a kernel runs that would never end. */
+START_TEST(close_of_an_attached_gpu)
+{
+	char *p = um(4);
+	struct kargs args = { .dst = (uint64_t *)(p + 3 * PAGE), .seed = 5 };
+
+	gpu_start(&gpu, 8);
+	gpu_fill(&gpu, p, 3 * PAGE, 1);
+	if (_i) {
+		gpu_launch(&gpu, "spin", 1, &args);
+		eventually(where(p + 3 * PAGE).copies & 1u << gpu.node);
+	}
+	sgpu_close(gpu.sgpu);
+	gpu.sgpu = NULL;
+	gpu.attached = 0;
+	cpu_check(p, 3 * PAGE, 1);
+	gpu_start(&gpu, 8);
+	gpu_check(&gpu, p, 3 * PAGE, 1);
+}
+END_TEST
+
 struct toucher {
 	pthread_t thread;
 	char *p;
@@ -247,6 +336,9 @@ static void add(TCase *tc)
 	tcase_add_test(tc, parent_runs_on_while_children_live);
 	tcase_add_loop_test(tc, spawn_with_arguments_that_are_away, 0, 2);
 	tcase_add_test(tc, signals_during_faults);
+	tcase_add_loop_test(tc, signals_during_calls, 0, 2);
+	tcase_add_loop_test(tc, close_of_an_attached_gpu, 0, 2);
+	tcase_add_test(tc, child_of_fork_gives_up_the_gpu);
 	tcase_add_loop_test(tc, many_threads_fault, 0, 2);
 	tcase_add_loop_test(tc, mlockall_is_followed, 0, 2);
 	tcase_add_test(tc, mlock_of_a_region);

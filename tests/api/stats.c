@@ -272,8 +272,36 @@ START_TEST(no_two_causes_share_a_text)
 }
 END_TEST
 
+/* Where the answers go is itself away, and in the page that is asked about. */
+START_TEST(answers_in_unified_memory)
+{
+	const size_t events = 5 * PAGE / sizeof(struct gm_event);
+	char *p = um(8);
+
+	gpu_start(&gpu, 8);
+	works(gm_trace_start(events));
+	/* Some to read. */
+	for (size_t i = 0; i < 2000; i += 2) {
+		works(gmadvise(gpu.node, p, PAGE, GM_WILLNEED));
+		*(volatile char *)p = 1;
+	}
+	works(gmadvise(gpu.node, p, 8 * PAGE, GM_WILLNEED));
+	ck_assert_uint_ge(gm_trace_read((struct gm_event *)(p + PAGE), events,
+					(uint64_t *)p),
+			  1000);
+	gm_trace_start(0);
+	works(gmadvise(gpu.node, p, 8 * PAGE, GM_WILLNEED));
+	works(gm_where(p, (struct gm_where *)p));
+	works(gmadvise(gpu.node, p, 8 * PAGE, GM_WILLNEED));
+	works(gm_region_stats(p, (struct gm_region_stats *)p));
+	works(gmadvise(gpu.node, p, 8 * PAGE, GM_WILLNEED));
+	ck_assert_int_ge(gm_nodes((struct gm_node_info *)p, 8), 2);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
+	tcase_add_test(tc, answers_in_unified_memory);
 	tcase_add_test(tc, where_follows_a_page_around);
 	tcase_add_test(tc, nodes_tell_what_is_where);
 	tcase_add_test(tc, counters_add_up);

@@ -55,7 +55,10 @@ struct sgpu_config {
  */
 int sgpu_open(const struct sgpu_config *config, struct sgpu **out);
 
-/* Stop it. Launches that still run are ended. NULL is allowed. */
+/*
+ * Stop it. Launches that still run are ended, and a driver that is attached lets
+ * go first; should that fail, the GPU stays open. NULL is allowed.
+ */
 void sgpu_close(struct sgpu *gpu);
 
 /**

@@ -107,6 +107,13 @@ enum sgpu_hw_dir { SGPU_HW_TO_DEV, SGPU_HW_FROM_DEV, SGPU_HW_IN_DEV };
 int sgpu_hw_bind(struct sgpu *gpu, struct sgpu_hw_info *info);
 /* Inverse. The fault threads must be gone; the page table is emptied. */
 void sgpu_hw_unbind(struct sgpu *gpu);
+/**
+ * sgpu_hw_on_close() - be asked to let go when the program closes the GPU
+ * @gpu: bound; unbinding takes this back
+ * @detach: called by sgpu_close() with nothing running. It unbinds the GPU and
+ *	returns 0, or the GPU stays open.
+ */
+void sgpu_hw_on_close(struct sgpu *gpu, int (*detach)(struct sgpu *gpu));
 /* Like bind's @info, at any time. */
 int sgpu_hw_info(struct sgpu *gpu, struct sgpu_hw_info *info);
 

@@ -193,6 +193,16 @@ SGPU_API int sgpu_hw_bind(struct sgpu *gpu, struct sgpu_hw_info *info)
 	return ret;
 }
 
+SGPU_API void sgpu_hw_on_close(struct sgpu *gpu,
+			       int (*detach)(struct sgpu *gpu))
+{
+	if (gpu_check(gpu))
+		return;
+	pthread_mutex_lock(&gpu->lock);
+	gpu->on_close = detach;
+	pthread_mutex_unlock(&gpu->lock);
+}
+
 SGPU_API void sgpu_hw_unbind(struct sgpu *gpu)
 {
 	struct sgpu_hw_run all;
@@ -204,6 +214,7 @@ SGPU_API void sgpu_hw_unbind(struct sgpu *gpu)
 	sgpu_hw_unmap(gpu, &all, 1);
 	pthread_mutex_lock(&gpu->lock);
 	gpu->bound = false;
+	gpu->on_close = NULL;
 	atomic_store(&gpu->control->bound, 0);
 	pthread_cond_broadcast(&gpu->changed);
 	pthread_mutex_unlock(&gpu->lock);

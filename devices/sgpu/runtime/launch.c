@@ -106,6 +106,7 @@ SGPU_API int sgpu_launch(struct sgpu *gpu, struct sgpu_stream *stream,
 			 struct sgpu_kernel *kernel, uint64_t grid,
 			 const void *args, size_t len)
 {
+	unsigned char copy[SGPU_ARGS_MAX];
 	int ret = gpu_check(gpu);
 
 	if (ret)
@@ -115,6 +116,9 @@ SGPU_API int sgpu_launch(struct sgpu *gpu, struct sgpu_stream *stream,
 	if (!kernel || kernel->module->gpu != gpu || stream->gpu != gpu ||
 	    !grid || len > SGPU_ARGS_MAX || (len && !args))
 		return -EINVAL;
+	/* They may be on a page that is away, so not under a lock. */
+	if (len)
+		memcpy(copy, args, len);
 	pthread_mutex_lock(&gpu->launch_lock);
 	for (;;) {
 		struct ear ear = listen_to_launches(gpu);
@@ -126,7 +130,7 @@ SGPU_API int sgpu_launch(struct sgpu *gpu, struct sgpu_stream *stream,
 		wait_locked(gpu, &ear); /* the queue is full */
 	}
 	if (!ret)
-		post_locked(gpu, stream, kernel, grid, args, len);
+		post_locked(gpu, stream, kernel, grid, copy, len);
 	pthread_mutex_unlock(&gpu->launch_lock);
 	return ret;
 }

@@ -139,13 +139,34 @@ SGPU_API int sgpu_open(const struct sgpu_config *config, struct sgpu **out)
 	return 0;
 }
 
+/* What still runs ends, so that the driver need not wait for it. */
+static int driver_lets_go(struct sgpu *gpu)
+{
+	int (*detach)(struct sgpu * gpu);
+
+	pthread_mutex_lock(&gpu->lock);
+	detach = gpu->on_close;
+	pthread_mutex_unlock(&gpu->lock);
+	if (!detach)
+		return 0;
+	if (launches_running(gpu)) {
+		context_fail(gpu, atomic_load(&gpu->epoch), -ECANCELED,
+			     "the GPU was closed");
+		sgpu_reset(gpu); /* the driver has replaced the context */
+	}
+	return detach(gpu);
+}
+
 SGPU_API void sgpu_close(struct sgpu *gpu)
 {
 	if (!gpu)
 		return;
 	/* A fork lets go of what it inherited; the context is its parent's. */
-	if (!gpu_check(gpu))
+	if (!gpu_check(gpu)) {
+		if (driver_lets_go(gpu))
+			return;
 		context_stop(gpu);
+	}
 	free_gpu(gpu);
 }
 

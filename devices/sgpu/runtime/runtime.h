@@ -126,6 +126,7 @@ struct sgpu {
 	bool doomed; /* E: the next death is for good */
 	bool told; /* E: somebody waits for faults and knows of the death */
 	bool bound; /* E */
+	int (*on_close)(struct sgpu *gpu); /* E */
 	_Atomic bool stopping; /* fault waits are over */
 	_Atomic bool lost; /* the memory, too */
 	char error[SGPU_ERROR_MAX]; /* E */

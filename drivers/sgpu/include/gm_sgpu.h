@@ -27,10 +27,10 @@ int gm_sgpu_attach(struct sgpu *gpu, int *node);
  * gm_sgpu_detach() - take it back
  * @gpu: attached
  *
- * Waits for launches; pages that live on the GPU go to host memory. Must be
- * called before sgpu_close().
+ * Waits for launches; pages that live on the GPU go to host memory.
+ * sgpu_close() of an attached GPU does the same, but ends the launches.
  *
- * Return: 0; -ENOENT if it is not attached; -ENOMEM if host memory cannot take
+ * Return: 0; -ENOENT if it is not attached; -EPERM in a child of fork(); -ENOMEM if host memory cannot take
  * the pages: it is then still attached.
  */
 int gm_sgpu_detach(struct sgpu *gpu);
