@@ -62,7 +62,8 @@ static int source_of(struct gm_region *r, struct gm_entry *e,
 	return 0;
 }
 
-/* Is this unified memory whose rights do not allow it? */
+/* Is this unified memory whose rights do not allow it? Those of a cut page are
+ * the page table's, which has been asked. */
 static int denied(struct gm_as *as, uint64_t va, unsigned int right)
 {
 	struct gm_region *r = gm_region_lookup(as, va);
@@ -72,7 +73,10 @@ static int denied(struct gm_as *as, uint64_t va, unsigned int right)
 	if (!r)
 		return 0;
 	e = gm_dir_peek(r->dir, gm_region_slot(r, va));
-	prot = e ? gm_entry_prot(r->dir, e) : gm_load(&r->dir->prot);
+	if (!e)
+		prot = gm_load(&r->dir->prot);
+	else if (gm_load(&e->state) != GM_STATE_FRAGMENTED)
+		prot = gm_entry_prot(r->dir, e);
 	gm_region_put(r);
 	return !(prot & right);
 }

@@ -178,11 +178,16 @@ static int move_away(struct gm_as *as, uint64_t va, uint64_t old_len,
 	if (err)
 		return err;
 	err = gm_region_remove(as, to, to + old_len, 0);
-	if (!err)
-		err = gm_host_range_move(as, va, to, old_len);
 	if (err) {
-		gm_host_range_unmap(as, to, old_len);
 		while (gm_as_unmap(as, to, new_len))
+			gm_wait_for_memory();
+		return err;
+	}
+	err = gm_host_range_move(as, va, to, old_len);
+	if (err) {
+		/* Once it is unmapped, others may have the first part. */
+		gm_host_range_unmap(as, to, old_len);
+		while (gm_as_unmap(as, to + old_len, new_len - old_len))
 			gm_wait_for_memory();
 		if (err == -EAGAIN)
 			return gm_host_error(-EFAULT,
