@@ -75,7 +75,8 @@ static int denied(struct gm_as *as, uint64_t va, unsigned int right)
 	e = gm_dir_peek(r->dir, gm_region_slot(r, va));
 	if (!e)
 		prot = gm_load(&r->dir->prot);
-	else if (gm_load(&e->state) != GM_STATE_FRAGMENTED)
+	else if (gm_load(&e->state) != GM_STATE_FRAGMENTED &&
+		 !(gm_load(&e->flags) & GM_ENTRY_CUT))
 		prot = gm_entry_prot(r->dir, e);
 	gm_region_put(r);
 	return !(prot & right);
