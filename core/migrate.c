@@ -564,9 +564,15 @@ static void mapped_cpu(struct gm_batch *b, struct gm_fault *f, int status)
 	}
 	if (status == -EXDEV)
 		status = gm_entry_not_whole_locked(b->region, f->entry);
-	if (status == -EXDEV)
+	if (status == -EXDEV) {
 		f->outcome = GM_OUT_FRAGMENTED;
-	else if (status)
+	} else if (status == -EAGAIN && f->fresh &&
+		   f->entry->state == GM_STATE_UNTRACKED) {
+		/* A late fault of what was here before, and nobody watches
+		 * what is here now: the thread is to try by itself. */
+		gm_host_cpu_wake(b->as, f->va);
+		f->outcome = GM_OUT_DONE;
+	} else if (status)
 		fail_host(f, status);
 	else
 		commit_cpu(b, f);

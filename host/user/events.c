@@ -295,6 +295,32 @@ static void push_event(uint8_t type, uint64_t start, uint64_t end, uint64_t to)
 	ev.ring[seen % NR_EVENTS] = (struct event){ start, end, to, type };
 }
 
+/*
+ * Behind a REMAP comes the UNMAP of where the memory was. The core has heard of
+ * that already, and may have put something new there by then.
+ */
+static bool is_echo(uint8_t type, uint64_t start, uint64_t end)
+{
+	static struct {
+		uint64_t start, end;
+	} moved[8]; /* the reader's */
+	static unsigned int next;
+	unsigned int i;
+
+	if (type == UFFD_EVENT_REMAP) {
+		moved[next].start = start;
+		moved[next].end = end;
+		next = (next + 1) % 8;
+	}
+	for (i = 0; type == UFFD_EVENT_UNMAP && i < 8; i++) {
+		if (moved[i].start == start && moved[i].end == end) {
+			moved[i].end = 0;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Returns true if this was the bell. */
 static bool queue_event(const struct uffd_msg *msg)
 {
@@ -311,6 +337,8 @@ static bool queue_event(const struct uffd_msg *msg)
 	    (type == UFFD_EVENT_REMOVE ? gm_mute_drop(start, end, true)
 				       : gm_mute_inside(start, end)))
 		type = 0; /* ours */
+	if (is_echo(type, start, end))
+		type = 0;
 	push_event(type, start, end, to);
 	__atomic_store_n(&ev.seen, ev.seen + 1, __ATOMIC_SEQ_CST);
 	gm_futex_wake(&ev.seen, INT_MAX);
