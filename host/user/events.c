@@ -356,6 +356,10 @@ static bool read_some(void)
 	got = read(gm_user.fd_region, msgs, sizeof(msgs));
 	if (got < 0 && (errno == EINTR || errno == EAGAIN))
 		return false;
+	if (got < 0 && errno == EBADF)
+		gm_host_bug(__FILE__, __LINE__,
+			    "the program has closed the library's files: keep "
+			    "those that were open when it started");
 	if (got <= 0)
 		gm_host_bug(__FILE__, __LINE__, "userfaultfd cannot be read");
 	for (i = 0; i < (int)(got / (ssize_t)sizeof(msgs[0])); i++) {

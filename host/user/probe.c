@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/utsname.h>
 
 #include "sys.h"
@@ -87,6 +88,7 @@ static int check_huge_pages(void)
 	int fd = gm_sys_open("/sys/kernel/mm/transparent_hugepage/enabled",
 			     O_RDONLY);
 	ssize_t n;
+	int off;
 
 	if (fd < 0)
 		return gm_host_error(
@@ -97,6 +99,12 @@ static int check_huge_pages(void)
 	close(fd);
 	if (fake)
 		snprintf(buf, sizeof(buf), "%s", fake);
+	off = prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0);
+	if (off > 0)
+		return gm_host_error(
+			-ENOSYS,
+			"this process has transparent huge pages disabled by "
+			"prctl(PR_SET_THP_DISABLE), its own or its parent's");
 	if (n <= 0 || !strstr(buf, "[never]"))
 		return 0;
 	return gm_host_error(
@@ -178,7 +186,10 @@ static int try_move(uint64_t base)
 	struct uffdio_move move = { .dst = b, .src = a, .len = GM_PAGE_SIZE };
 	volatile uint64_t *word = (uint64_t *)(a + GM_PAGE_SIZE / 2);
 
-	if (gm_sys_madvise(a, 2 * GM_PAGE_SIZE, MADV_HUGEPAGE) ||
+	/* mlockall(MCL_FUTURE) has filled all three. */
+	munlock((void *)a, 2 * GM_PAGE_SIZE);
+	if (gm_sys_madvise(a, 2 * GM_PAGE_SIZE, MADV_DONTNEED) ||
+	    gm_sys_madvise(a, 2 * GM_PAGE_SIZE, MADV_HUGEPAGE) ||
 	    gm_sys_ioctl(gm_user.fd_dock, UFFDIO_REGISTER, &reg))
 		return -errno;
 	*word = a;

@@ -217,6 +217,10 @@ static int map_at(uint64_t va, uint64_t len, unsigned int prot,
 	if (!rc && (gm_sys_madvise(va, len, MADV_DONTFORK) ||
 		    gm_sys_madvise(va, len, MADV_HUGEPAGE)))
 		rc = -ENOMEM;
+	/* Filled by mlockall(MCL_FUTURE): the directory takes it for empty. */
+	if (!rc && (flags & GM_RANGE_TRACKED) &&
+	    gm_sys_madvise(va, len, MADV_DONTNEED_LOCKED))
+		rc = -ENOMEM;
 	if (rc)
 		gm_sys_munmap((uint64_t)p, len);
 	return rc;

@@ -312,6 +312,37 @@ START_TEST(mlockall_is_followed)
 }
 END_TEST
 
+/* _i: with a GPU attached, or before. */
+START_TEST(mlockall_comes_first)
+{
+	char *p;
+
+	if (_i)
+		gpu_start(&gpu, 8);
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		return; /* no right to lock memory: nothing to be followed */
+	if (!_i)
+		gpu_start(&gpu, 8);
+	for (uint64_t i = 0; i < 3; i++) {
+		p = um(2);
+		if (i == 1)
+			cpu_fill(p, 2 * PAGE, i);
+		gpu_fill(&gpu, p, 2 * PAGE, i + 10);
+		cpu_check(p, 2 * PAGE, i + 10);
+		p = gm_mremap(p, 2 * PAGE, 4 * PAGE, MREMAP_MAYMOVE);
+		ck_assert_ptr_ne(p, MAP_FAILED);
+		gpu_fill(&gpu, p, 4 * PAGE, i + 20);
+		cpu_check(p, 4 * PAGE, i + 20);
+		works(gm_mprotect(p, 4 * PAGE, PROT_NONE));
+		works(gm_mprotect(p, 4 * PAGE, RW));
+		gpu_check(&gpu, p, 4 * PAGE, i + 20);
+		gpu_fill(&gpu, p, 4 * PAGE, i + 30);
+		cpu_check(p, 4 * PAGE, i + 30);
+		works(gm_munmap(p, 4 * PAGE));
+	}
+}
+END_TEST
+
 START_TEST(mlock_of_a_region)
 {
 	char *p = um(2);
@@ -341,6 +372,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, child_of_fork_gives_up_the_gpu);
 	tcase_add_loop_test(tc, many_threads_fault, 0, 2);
 	tcase_add_loop_test(tc, mlockall_is_followed, 0, 2);
+	tcase_add_loop_test(tc, mlockall_comes_first, 0, 2);
 	tcase_add_test(tc, mlock_of_a_region);
 }
 

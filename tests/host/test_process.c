@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "fake.h"
@@ -58,6 +60,23 @@ START_TEST(refuses_without_huge_pages)
 	/* Mended, it works without a new start. */
 	setenv("GMM_TEST_THP", "always [madvise] never", 1);
 	ck_assert_ptr_nonnull(gm_as_current());
+}
+END_TEST
+
+START_TEST(refuses_a_process_without_huge_pages)
+{
+	ck_assert_int_eq(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
+	expect_refusal(ENOSYS, "PR_SET_THP_DISABLE");
+	ck_assert_int_eq(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
+	ck_assert_ptr_nonnull(gm_as_current());
+}
+END_TEST
+
+START_TEST(starts_after_mlockall)
+{
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		return; /* no right to lock memory */
+	ck_assert_msg(gm_as_current() != NULL, "%s", gm_error());
 }
 END_TEST
 
@@ -287,6 +306,8 @@ int main(void)
 	fake_add(suite, refuses_kernels);
 	fake_add(suite, refuses_without_huge_pages);
 	fake_add(suite, refuses_without_rights);
+	fake_add(suite, refuses_a_process_without_huge_pages);
+	fake_add(suite, starts_after_mlockall);
 	fake_add(suite, refuses_a_broken_move);
 	fake_add(suite, no_threads_for_the_cpu_alone);
 	fake_add(suite, child_has_nothing);
