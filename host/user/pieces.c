@@ -2,28 +2,34 @@
 /*
  * pieces.c - pages of which a part is missing, cut off, or poisoned
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "sys.h"
 #include "uffd.h"
 #include "user.h"
 
-static int zero_range(uint64_t start, uint64_t end)
+_Static_assert(sizeof(struct uffdio_poison) == sizeof(struct uffdio_zeropage) &&
+		       offsetof(struct uffdio_poison, updated) ==
+			       offsetof(struct uffdio_zeropage, zeropage),
+	       "alike, but for the name of how much was done");
+
+/* Zeros or poison, as @how says, in every small page that is missing. */
+static int fill_small(uint64_t start, uint64_t end, unsigned long how)
 {
-	struct uffdio_zeropage zero;
+	struct uffdio_zeropage arg;
 	uint64_t give_up = gm_host_now() + GM_PATIENCE_NS;
 	uint32_t seen;
 
 	while (start < end) {
 		seen = gm_events_seen();
-		memset(&zero, 0, sizeof(zero));
-		zero.range.start = start;
-		zero.range.len = end - start;
-		if (gm_sys_ioctl(gm_user.fd_region, UFFDIO_ZEROPAGE, &zero) ==
-		    0)
+		memset(&arg, 0, sizeof(arg));
+		arg.range.start = start;
+		arg.range.len = end - start;
+		if (gm_sys_ioctl(gm_user.fd_region, how, &arg) == 0)
 			return 0;
-		if (zero.zeropage > 0)
-			start += (uint64_t)zero.zeropage;
+		if (arg.zeropage > 0)
+			start += (uint64_t)arg.zeropage;
 		else if (errno == EEXIST)
 			start += GM_SMALL_PAGE;
 		else if (errno != EAGAIN || gm_host_now() > give_up)
@@ -70,7 +76,7 @@ int gm_host_cpu_fill(struct gm_as *as, uint64_t va)
 		vma.end = GM_MIN(vma.end, end);
 		while (at < vma.end &&
 		       gm_vma_missing(at, vma.end, &from, &to)) {
-			rc = zero_range(from, to);
+			rc = fill_small(from, to, UFFDIO_ZEROPAGE);
 			if (rc && rc != -EINVAL)
 				return rc;
 			at = to;
@@ -133,30 +139,11 @@ int64_t gm_host_cpu_scatter(struct gm_as *as, uint64_t va, struct gm_page *page,
 
 int gm_host_cpu_poison(struct gm_as *as, uint64_t va)
 {
-	uint64_t start = va, end = va + GM_PAGE_SIZE;
-	uint64_t give_up = gm_host_now() + GM_PATIENCE_NS;
-	struct uffdio_poison poison;
-	uint32_t seen;
+	int rc = fill_small(va, va + GM_PAGE_SIZE, UFFDIO_POISON);
 
-	while (start < end) {
-		seen = gm_events_seen();
-		memset(&poison, 0, sizeof(poison));
-		poison.range.start = start;
-		poison.range.len = end - start;
-		if (gm_sys_ioctl(gm_user.fd_region, UFFDIO_POISON, &poison) ==
-		    0)
-			return 0;
-		if (poison.updated > 0)
-			start += (uint64_t)poison.updated;
-		else if (errno == EEXIST)
-			start += GM_SMALL_PAGE;
-		else if (errno != EAGAIN || gm_host_now() > give_up)
-			return errno == ENOENT ? -EAGAIN : -errno;
-		else
-			gm_events_wait(seen);
-	}
-	gm_host_cpu_wake(as, va);
-	return 0;
+	if (!rc)
+		gm_host_cpu_wake(as, va);
+	return rc;
 }
 
 int gm_host_cpu_unpoison(struct gm_as *as, uint64_t va)

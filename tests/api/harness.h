@@ -29,6 +29,12 @@
 #define SMALL ((size_t)4096)
 #define RW (PROT_READ | PROT_WRITE)
 #define UNIFIED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_XPU_VISIBLE)
+/* Mappings that the address sanitizer's allocator takes now and then. */
+#ifdef __SANITIZE_ADDRESS__
+#define SANITIZER_VMAS 16
+#else
+#define SANITIZER_VMAS 0
+#endif
 /* The CPU's node. */
 #define HOST 0
 

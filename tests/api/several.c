@@ -115,7 +115,7 @@ START_TEST(fifty_attaches_leave_nothing)
 	}
 	ck_assert_uint_le(count_fds(), fds);
 	eventually(count_threads() <= threads);
-	ck_assert_uint_le(count_vmas(), vmas + 20);
+	ck_assert_uint_le(count_vmas(), vmas + 4 + SANITIZER_VMAS);
 }
 END_TEST
 
