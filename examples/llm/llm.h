@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * llm.h - inside the example that runs a language model
+ *
+ *	main.c		what is asked for, and in which order it is done
+ *	model.c		llama.cpp: load a model, answer prompts
+ *	report.c	what it took, and what GMM did
+ */
+#ifndef LLM_H
+#define LLM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gmm/gmm.h"
+
+/**
+ * struct options - what is asked for
+ * @model: a GGUF file
+ * @xpu: the model runs on the XPU, through GMM; else on the CPU alone
+ * @backends: the folder of ggml's CPU backends; NULL: where libggml is
+ * @plugin: the file of GMM's backend
+ * @tokens: most tokens of an answer
+ * @threads: that compute
+ * @context: most tokens of a prompt and its answer together
+ * @verbose: pass llama.cpp's log on
+ */
+struct options {
+	const char *model;
+	bool xpu;
+	const char *backends;
+	const char *plugin;
+	int tokens;
+	int threads;
+	int context;
+	bool verbose;
+};
+
+/**
+ * struct answer - the answer to one prompt, and what it took
+ * @text: the prompt and what follows it, UTF-8
+ * @len: bytes of @text
+ * @prompt_tokens: of the prompt
+ * @prompt_s: seconds until the first token of the answer
+ * @tokens: of the answer
+ * @decoded: of those, evaluated one by one; the first comes with the prompt
+ * @answer_s: seconds for these
+ */
+struct answer {
+	char *text;
+	size_t len;
+	int prompt_tokens;
+	double prompt_s;
+	int tokens;
+	int decoded;
+	double answer_s;
+};
+
+/* model.c; all that can fail exits with a reason. */
+struct model;
+struct model *model_load(const struct options *options);
+/*
+ * Answer in a fresh context, showing the text as it comes if @show. The caller
+ * frees answer->text.
+ */
+struct answer model_answer(struct model *m, const char *prompt, bool show);
+/* What it is, in a few words, and the bytes of its weights. */
+void model_describe(const struct model *m, char *words, size_t size);
+uint64_t model_size(const struct model *m);
+void model_free(struct model *m);
+
+/**
+ * struct step - a part of the run
+ * @what: it did
+ * @seconds: that it took
+ * @stats: what GMM did meanwhile; all 0 on the CPU alone
+ */
+struct step {
+	const char *what;
+	double seconds;
+	struct gm_stats stats;
+};
+
+/**
+ * struct run - what there is to report
+ * @options: of the run
+ * @model: that answered, and is still there
+ * @load: the first step
+ * @answers: the second
+ * @total: of all answers, without a text
+ */
+struct run {
+	const struct options *options;
+	const struct model *model;
+	struct step load;
+	struct step answers;
+	struct answer total;
+};
+
+/* report.c */
+
+/* End a step that began at now() == @start, after the last one. */
+struct step step_end(const struct options *options, const char *what,
+		     double start);
+/* Note the memory in use; cheap enough for every token. */
+void memory_sample(void);
+
+/* In plain words, on stderr; or as one line of JSON, on stdout. */
+void report(const struct run *run);
+void report_json(const struct run *run);
+void answer_json(const char *prompt, const struct answer *answer);
+
+#endif
