@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR GPL-2.0-only
 #
-# make demo     an XPU works on an index with room for half of it
+# make demo     llama.cpp on an XPU with room for half of the model
+#      demo-index   an XPU works on an index with room for half of it
 # make test     every test, in three builds; the last line is the result
 # make build    build for development, in build/
 # make check    the style and documentation checks only
@@ -14,24 +15,35 @@ BUILD = build
 RELEASE = build-release
 PREFIX = /usr/local
 DESTDIR =
-# What the demo indexes: the kernel's documentation, or any folder of text.
+# With "no", llama.cpp is not fetched; what needs it is then left out.
+LLAMA = yes
+# What demo-index reads: the kernel's documentation, or any folder of text.
 DOCS = .deps/linux-doc
 JOBS = $(shell nproc)
 
-.PHONY: demo test build check format release bench install clean
+.PHONY: demo demo-index test build fetch check format release bench install \
+	clean
 
 demo: build
+	examples/llm/demo.sh $(BUILD)
+
+demo-index: build
 	test "$(DOCS)" != .deps/linux-doc || scripts/fetch-docs $(DOCS)
 	examples/index/demo.sh $(BUILD)/examples/index/index $(DOCS)
 
 test:
 	scripts/setup test
+	$(MAKE) fetch
 	scripts/test-all
 
 build:
 	scripts/setup build
-	test -e $(BUILD)/build.ninja || meson setup $(BUILD)
+	$(MAKE) fetch
+	scripts/configure $(BUILD)
 	ninja -C $(BUILD) -j $(JOBS)
+
+fetch:
+	test "$(LLAMA)" = no || scripts/fetch-llama .deps/llama
 
 check: build
 	scripts/setup test
@@ -46,6 +58,7 @@ release:
 		meson setup $(RELEASE) --buildtype=release --prefix=$(PREFIX) \
 			$$(test ! -e $(RELEASE)/build.ninja || echo --reconfigure) && \
 		echo '$(PREFIX)' >$(RELEASE)/prefix; }
+	scripts/configure $(RELEASE)
 	ninja -C $(RELEASE) -j $(JOBS)
 
 bench: release
