@@ -9,10 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ggml-gmm.h"
 #include "gmm_ggml.h"
 
-__attribute__((visibility("default"))) ggml_backend_reg_t
-ggml_backend_init(void);
+_Static_assert((int)GGML_GMM_WEIGHTS == GGML_BACKEND_BUFFER_USAGE_WEIGHTS &&
+		       (int)GGML_GMM_ACTIVATIONS ==
+			       GGML_BACKEND_BUFFER_USAGE_COMPUTE,
+	       "ggml's own order");
+
+__attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(
+	void);
 
 static const char *backend_name(ggml_backend_t backend)
 {
@@ -100,8 +106,8 @@ static ggml_backend_buffer_type_t device_buffer_type(ggml_backend_dev_t dev)
 	return buffer_type();
 }
 
-static ggml_backend_buffer_type_t
-device_host_buffer_type(ggml_backend_dev_t dev)
+static ggml_backend_buffer_type_t device_host_buffer_type(
+	ggml_backend_dev_t dev)
 {
 	return buffer_type_host();
 }
@@ -136,6 +142,30 @@ static bool device_supports_buft(ggml_backend_dev_t dev,
 	return buffer_type_is_ours(type);
 }
 
+/**
+ * struct show - passes each buffer on to the program
+ */
+struct show {
+	void (*fn)(void *base, size_t len, enum ggml_gmm_use use, void *arg);
+	void *arg;
+};
+
+static void buffer_show(struct buffer *b, void *arg)
+{
+	const struct show *show = arg;
+
+	show->fn(b->base, b->len, (enum ggml_gmm_use)b->ggml->usage, show->arg);
+}
+
+static void buffers_show(void (*fn)(void *base, size_t len,
+				    enum ggml_gmm_use use, void *arg),
+			 void *arg)
+{
+	struct show show = { fn, arg };
+
+	buffer_each(buffer_show, &show);
+}
+
 static const char *reg_name(ggml_backend_reg_t reg)
 {
 	return "GMM";
@@ -153,7 +183,10 @@ static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index)
 
 static void *reg_proc(ggml_backend_reg_t reg, const char *name)
 {
-	return NULL;
+	ggml_backend_gmm_buffers_t buffers = buffers_show;
+
+	return strcmp(name, "ggml_backend_gmm_buffers") ? NULL
+							: (void *)buffers;
 }
 
 static struct ggml_backend_reg registry = {

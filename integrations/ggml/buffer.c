@@ -29,7 +29,8 @@ static bool room_for(size_t len)
 		all += nodes[i].free;
 	if (len <= all)
 		return true;
-	complain("%zu MiB wanted, but host and GPU together have only %zu MiB left",
+	complain("%zu MiB wanted, but host and GPU together have only %zu MiB "
+		 "left",
 		 len >> 20, (size_t)(all >> 20));
 	return false;
 }
@@ -142,8 +143,8 @@ static ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type,
 		return NULL;
 	b->len = len;
 	b->base = unified_new(len);
-	b->ggml = b->base ? ggml_backend_buffer_init(type, buffer_ops, b, size) :
-			    NULL;
+	b->ggml = b->base ? ggml_backend_buffer_init(type, buffer_ops, b, size)
+			  : NULL;
 	if (!b->ggml) {
 		free(b);
 		return NULL;
@@ -202,9 +203,8 @@ bool buffer_type_is_ours(ggml_backend_buffer_type_t type)
 
 struct buffer *buffer_of(const struct ggml_tensor *tensor)
 {
-	ggml_backend_buffer_t ggml = tensor->view_src ?
-					     tensor->view_src->buffer :
-					     tensor->buffer;
+	ggml_backend_buffer_t ggml =
+		tensor->view_src ? tensor->view_src->buffer : tensor->buffer;
 
 	return ggml && buffer_type_is_ours(ggml->buft) ? ggml->context : NULL;
 }

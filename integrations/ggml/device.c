@@ -47,12 +47,11 @@ static void threads_set(ggml_backend_reg_t reg, uint32_t threads)
 	struct ggml_threadpool *(*pool_new)(struct ggml_threadpool_params *);
 	void (*set_pool)(ggml_backend_t, struct ggml_threadpool *);
 
-	set_threads = (ggml_backend_set_n_threads_t)
-			      reg->iface.get_proc_address(
-				      reg, "ggml_backend_set_n_threads");
-	pool_new = (struct ggml_threadpool * (*)(struct ggml_threadpool_params *))
-			   reg->iface.get_proc_address(reg,
-						       "ggml_threadpool_new");
+	set_threads = (ggml_backend_set_n_threads_t)reg->iface.get_proc_address(
+		reg, "ggml_backend_set_n_threads");
+	pool_new =
+		(struct ggml_threadpool * (*)(struct ggml_threadpool_params *))
+			reg->iface.get_proc_address(reg, "ggml_threadpool_new");
 	set_pool = (void (*)(ggml_backend_t, struct ggml_threadpool *))
 			   reg->iface.get_proc_address(
 				   reg, "ggml_backend_cpu_set_threadpool");
@@ -110,8 +109,8 @@ static void uses_set(const int32_t *uses, uint32_t n)
 	set->used = room(set->used, words * sizeof(*set->used));
 	memset(set->used, 0, words * sizeof(*set->used));
 	set->keys = room(set->keys, set->size * sizeof(*set->keys));
-	graph->use_counts = room(graph->use_counts,
-				 set->size * sizeof(*graph->use_counts));
+	graph->use_counts =
+		room(graph->use_counts, set->size * sizeof(*graph->use_counts));
 	for (uint32_t i = 0; i < n; i++) {
 		size_t slot = ggml_hash(graph->nodes[i]) % set->size;
 
@@ -130,9 +129,8 @@ static void graph_build(const struct graph_head *head)
 
 	device.tensors = room(device.tensors, size);
 	memcpy(device.tensors, table, size);
-	device.graph.nodes =
-		room(device.graph.nodes,
-		     head->n_nodes * sizeof(struct ggml_tensor *));
+	device.graph.nodes = room(device.graph.nodes,
+				  head->n_nodes * sizeof(struct ggml_tensor *));
 	for (uint32_t i = 0; i < head->n_tensors; i++) {
 		struct ggml_tensor *t = &device.tensors[i];
 

@@ -62,11 +62,10 @@ struct buffer {
 };
 
 /* What ggml calls to move data cannot fail: without it the program must end. */
-#define must(ok, what)                                            \
-	do {                                                      \
-		if (!(ok))                                        \
-			GGML_ABORT("ggml-gmm: %s: %s\n", what,    \
-				   gm_error());                   \
+#define must(ok, what)                                                      \
+	do {                                                                \
+		if (!(ok))                                                  \
+			GGML_ABORT("ggml-gmm: %s: %s\n", what, gm_error()); \
 	} while (0)
 
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

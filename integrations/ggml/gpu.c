@@ -49,7 +49,9 @@ static bool find_cpu(void)
 	void *library;
 
 	if (!dl_iterate_phdr(is_cpu_library, NULL)) {
-		complain("this program has not loaded a libggml-cpu*.so, whose kernels run on the GPU; a llama.cpp built with GGML_BACKEND_DL does");
+		complain("this program has not loaded a libggml-cpu*.so, whose "
+			 "kernels run on the GPU; a llama.cpp built with "
+			 "GGML_BACKEND_DL does");
 		return false;
 	}
 	library = dlopen(gpu.library, RTLD_NOW | RTLD_NOLOAD);

@@ -143,8 +143,8 @@ static void tensor_write(struct graph *graph, struct ggml_tensor *out,
 	out->buffer = NULL;
 	out->extra = NULL;
 	for (int s = 0; s < GGML_MAX_SRC; s++)
-		out->src[s] = as_pointer(
-			node ? number_of(graph, t->src[s], &n) : 0);
+		out->src[s] =
+			as_pointer(node ? number_of(graph, t->src[s], &n) : 0);
 	out->view_src = as_pointer(number_of(graph, t->view_src, &n));
 }
 
@@ -158,8 +158,7 @@ static bool reachable(const struct ggml_tensor *t)
 	return false;
 }
 
-static enum ggml_status draft_write(struct graph *graph,
-				    const struct gpu *gpu,
+static enum ggml_status draft_write(struct graph *graph, const struct gpu *gpu,
 				    const struct ggml_cgraph *cgraph)
 {
 	struct graph_head *head;
@@ -225,11 +224,26 @@ static enum ggml_status draft_send(struct graph *graph, struct gpu *gpu)
 	return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status failed(struct gpu *gpu)
+/* Activations are made anew by each graph: what was lost of them is no loss. */
+static void forget_activations(struct buffer *b, void *arg)
+{
+	if (b->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE)
+		(void)gmadvise(GM_NODE_NONE, b->base, b->len, GM_DONTNEED);
+}
+
+/*
+ * The GPU begins anew, if it can. Weights have their copies on the host; states
+ * that it took with it stay unreadable until the program clears them.
+ */
+static enum ggml_status failed(struct graph *graph, struct gpu *gpu)
 {
 	complain("the GPU could not compute: %s", sgpu_error(gpu->dev));
 	if (sgpu_reset(gpu->dev))
 		complain("it cannot be used again: %s", sgpu_error(gpu->dev));
+	buffer_each(forget_activations, NULL);
+	(void)gmadvise(GM_NODE_NONE, graph->head, graph->head_room,
+		       GM_DONTNEED);
+	graph->version = 0;
 	return GGML_STATUS_FAILED;
 }
 
@@ -248,10 +262,10 @@ static enum ggml_status pieces_run(struct graph *graph, struct gpu *gpu,
 		args.end = (uint32_t)end;
 		if (sgpu_launch(gpu->dev, NULL, gpu->kernel, 1, &args,
 				sizeof(args)))
-			return failed(gpu);
+			return failed(graph, gpu);
 		hints_fetch(gpu, cgraph, end, next);
 		if (sgpu_sync(gpu->dev, NULL))
-			return failed(gpu);
+			return failed(graph, gpu);
 		hints_done(gpu, cgraph, begin, end);
 		begin = end;
 		end = next;

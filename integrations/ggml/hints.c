@@ -264,8 +264,8 @@ void hints_fetch(struct gpu *gpu, const struct ggml_cgraph *cgraph, int begin,
 
 	for (int i = begin; plan.piece && i < end; i++) {
 		for (int s = 0; s < GGML_MAX_SRC; s++) {
-			struct buffer *b = pages_of(cgraph->nodes[i], s, &first,
-						    &last);
+			struct buffer *b =
+				pages_of(cgraph->nodes[i], s, &first, &last);
 
 			for (size_t p = first; b && p <= last; p++) {
 				if (decide(gpu, b, p))
@@ -286,8 +286,8 @@ void hints_done(struct gpu *gpu, const struct ggml_cgraph *cgraph, int begin,
 
 	for (int i = begin; plan.piece && i < end; i++) {
 		for (int s = 0; s < GGML_MAX_SRC; s++) {
-			struct buffer *b = pages_of(cgraph->nodes[i], s, &first,
-						    &last);
+			struct buffer *b =
+				pages_of(cgraph->nodes[i], s, &first, &last);
 
 			for (size_t p = first; b && p < last; p++) {
 				if (b->keep[p] == KEEP_STREAM)
