@@ -17,6 +17,8 @@ PREFIX = /usr/local
 DESTDIR =
 # With "no", llama.cpp is not fetched; what needs it is then left out.
 LLAMA = yes
+# The demo's language models.
+MODELS = integrations/ggml/models
 # What demo-index reads: the kernel's documentation, or any folder of text.
 DOCS = .deps/linux-doc
 JOBS = $(shell nproc)
@@ -25,7 +27,9 @@ JOBS = $(shell nproc)
 	clean
 
 demo: build
-	examples/llm/demo.sh $(BUILD)
+	examples/llm/demo.sh $(BUILD)/examples/llm/llm \
+		$(MODELS)/kjv.gguf "And it came to pass" \
+		$(MODELS)/jargon.gguf "hacker: n."
 
 demo-index: build
 	test "$(DOCS)" != .deps/linux-doc || scripts/fetch-docs $(DOCS)

@@ -4,7 +4,8 @@
  *
  *	main.c		what is asked for, and in which order it is done
  *	model.c		llama.cpp: load a model, answer prompts
- *	report.c	what it took, and what GMM did
+ *	report.c	what it took, and what GMM did, in plain words
+ *	json.c		the same for other programs
  */
 #ifndef LLM_H
 #define LLM_H
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ggml-gmm.h"
 #include "gmm/gmm.h"
 
 /**
@@ -68,7 +70,15 @@ struct answer model_answer(struct model *m, const char *prompt, bool show);
 /* What it is, in a few words, and the bytes of its weights. */
 void model_describe(const struct model *m, char *words, size_t size);
 uint64_t model_size(const struct model *m);
+/* Visit its buffers of unified memory; only if it is on the XPU. */
+void model_buffers(const struct model *m,
+		   void (*fn)(void *base, size_t len, enum ggml_gmm_use use,
+			      void *arg),
+		   void *arg);
 void model_free(struct model *m);
+
+/* All counters are uint64_t, so that they can be seen as an array. */
+#define NR_COUNTERS (sizeof(struct gm_stats) / sizeof(uint64_t))
 
 /**
  * struct step - a part of the run
@@ -83,12 +93,23 @@ struct step {
 };
 
 /**
+ * struct memory - of this process, in bytes; the XPU's own is not counted
+ * @resident: most at any time, mapped files included
+ * @anon: most seen of what is in no file, and so can only be swapped
+ */
+struct memory {
+	uint64_t resident;
+	uint64_t anon;
+};
+
+/**
  * struct run - what there is to report
  * @options: of the run
  * @model: that answered, and is still there
  * @load: the first step
  * @answers: the second
  * @total: of all answers, without a text
+ * @memory: that they took
  */
 struct run {
 	const struct options *options;
@@ -96,19 +117,52 @@ struct run {
 	struct step load;
 	struct step answers;
 	struct answer total;
+	struct memory memory;
+};
+
+#define NR_USES (GGML_GMM_ACTIVATIONS + 1)
+extern const char *const use_names[NR_USES];
+
+/**
+ * struct pages - how many pages of 2 MiB are where
+ * @cpu: valid on the CPU only
+ * @xpu: valid on the XPU only
+ * @both: valid on both, so that either can be dropped
+ * @nowhere: not touched yet
+ */
+struct pages {
+	uint64_t cpu;
+	uint64_t xpu;
+	uint64_t both;
+	uint64_t nowhere;
+};
+
+/**
+ * struct places - where the model is
+ * @of: its pages, by their use
+ * @xpu_memory: bytes of the XPU
+ * @xpus: bit i is set if node i is an XPU
+ */
+struct places {
+	struct pages of[NR_USES];
+	uint64_t xpu_memory;
+	uint64_t xpus;
 };
 
 /* report.c */
 
-/* End a step that began at now() == @start, after the last one. */
-struct step step_end(const struct options *options, const char *what,
-		     double start);
 /* Note the memory in use; cheap enough for every token. */
 void memory_sample(void);
-
-/* In plain words, on stderr; or as one line of JSON, on stdout. */
+struct memory memory_most(void);
+/* End a step that began at @start, right after the last one. */
+struct step step_end(const struct options *options, const char *what,
+		     double start);
+struct places places_find(const struct run *run);
+/* On stderr. */
 void report(const struct run *run);
-void report_json(const struct run *run);
+
+/* json.c; one line each, on stdout */
 void answer_json(const char *prompt, const struct answer *answer);
+void report_json(const struct run *run);
 
 #endif

@@ -227,6 +227,7 @@ int main(int argc, char **argv)
 		free(args.prompts.text[i]);
 	}
 	run.answers = step_end(&args.options, "answering", start);
+	run.memory = memory_most();
 	if (args.json)
 		report_json(&run);
 	if (args.report)

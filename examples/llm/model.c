@@ -22,6 +22,7 @@ struct model {
 	const struct llama_vocab *vocab;
 	struct llama_sampler *sampler;
 	ggml_backend_dev_t devices[2];
+	ggml_backend_gmm_buffers_t buffers;
 	int tokens;
 };
 
@@ -68,13 +69,17 @@ static void load_backends(const struct options *o)
 	free(folder);
 }
 
-static ggml_backend_dev_t load_xpu(const struct options *o)
+static void load_xpu(struct model *m, const struct options *o)
 {
 	ggml_backend_reg_t reg = ggml_backend_load(o->plugin);
 
 	must(reg && ggml_backend_reg_dev_count(reg), o->plugin,
 	     "ggml cannot load this backend, or it has no XPU");
-	return ggml_backend_reg_dev_get(reg, 0);
+	m->devices[0] = ggml_backend_reg_dev_get(reg, 0);
+	m->buffers =
+		(ggml_backend_gmm_buffers_t)ggml_backend_reg_get_proc_address(
+			reg, "ggml_backend_gmm_buffers");
+	must(!!m->buffers, o->plugin, "this is not GMM's backend");
 }
 
 static bool on_progress(float progress, void *arg)
@@ -123,7 +128,7 @@ struct model *model_load(const struct options *o)
 	load_backends(o);
 	/* On the CPU alone the list of devices is empty, and not its default. */
 	if (o->xpu)
-		m->devices[0] = load_xpu(o);
+		load_xpu(m, o);
 	load_weights(m, o);
 	make_context(m, o);
 	m->sampler = llama_sampler_init_greedy();
@@ -218,6 +223,14 @@ void model_describe(const struct model *m, char *words, size_t size)
 uint64_t model_size(const struct model *m)
 {
 	return llama_model_size(m->model);
+}
+
+void model_buffers(const struct model *m,
+		   void (*fn)(void *base, size_t len, enum ggml_gmm_use use,
+			      void *arg),
+		   void *arg)
+{
+	m->buffers(fn, arg);
 }
 
 void model_free(struct model *m)

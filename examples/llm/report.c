@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * report.c - what it took, and what GMM did, in plain words or in JSON
+ * report.c - what it took, and what GMM did, in plain words
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "llm.h"
 #include "util/util.h"
 
 #define MIB(bytes) ((double)(bytes) / (1 << 20))
-#define MAX_NODES 64
 
-/* --- this process ------------------------------------------------------- */
+/* --- what there is to tell ------------------------------------------------ */
 
-static uint64_t most_anon; /* bytes of anonymous memory */
+static uint64_t most_anon;
 
 void memory_sample(void)
 {
@@ -32,18 +30,13 @@ void memory_sample(void)
 	fclose(file);
 }
 
-static uint64_t most_resident(void)
+struct memory memory_most(void)
 {
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
-	return (uint64_t)usage.ru_maxrss << 10;
+	return (struct memory){ (uint64_t)usage.ru_maxrss << 10, most_anon };
 }
-
-/* --- GMM ---------------------------------------------------------------- */
-
-/* All counters are uint64_t, so that they can be seen as an array. */
-#define NR_COUNTERS (sizeof(struct gm_stats) / sizeof(uint64_t))
 
 struct step step_end(const struct options *options, const char *what,
 		     double start)
@@ -63,29 +56,48 @@ struct step step_end(const struct options *options, const char *what,
 	return step;
 }
 
-/* Who has the pages of unified memory. */
-struct places {
-	struct gm_node_info nodes[MAX_NODES];
-	int nr_nodes;
-	struct gm_region_stats sum;
-	uint64_t pages;
+const char *const use_names[NR_USES] = {
+	[GGML_GMM_STATES] = "states",
+	[GGML_GMM_WEIGHTS] = "weights",
+	[GGML_GMM_ACTIVATIONS] = "activations",
 };
 
-static void find_places(struct places *p)
+static void count_pages(void *base, size_t len, enum ggml_gmm_use use,
+			void *arg)
 {
-	struct gm_region_stats r = { 0 };
+	struct places *places = arg;
+	struct pages *pages = &places->of[use];
+	struct gm_where where;
 
-	memset(p, 0, sizeof(*p));
-	p->nr_nodes = gm_nodes(p->nodes, MAX_NODES);
-	must(p->nr_nodes > 0 && p->nr_nodes <= MAX_NODES, "the memories",
-	     gm_error());
-	while (!gm_region_find((const void *)r.end, &r)) {
-		p->pages += (r.end - r.start) / GM_PAGE_SIZE;
-		for (int i = 0; i < GM_NR_STATES; i++)
-			p->sum.states[i] += r.states[i];
-		for (int i = 0; i < MAX_NODES; i++)
-			p->sum.on_node[i] += r.on_node[i];
+	for (size_t at = 0; at < len; at += GM_PAGE_SIZE) {
+		must(!gm_where((char *)base + at, &where), use_names[use],
+		     gm_error());
+		if (!where.copies)
+			pages->nowhere++;
+		else if (!(where.copies & places->xpus))
+			pages->cpu++;
+		else if (where.copies & ~places->xpus)
+			pages->both++;
+		else
+			pages->xpu++;
 	}
+}
+
+struct places places_find(const struct run *run)
+{
+	struct gm_node_info nodes[64];
+	struct places places = { 0 };
+	int n = gm_nodes(nodes, 64);
+
+	must(n > 0 && n <= 64, "the memories", gm_error());
+	for (int i = 0; i < n; i++) {
+		if (!nodes[i].is_xpu)
+			continue;
+		places.xpus |= (uint64_t)1 << nodes[i].id;
+		places.xpu_memory += nodes[i].total;
+	}
+	model_buffers(run->model, count_pages, &places);
+	return places;
 }
 
 /* --- in plain words ------------------------------------------------------ */
@@ -135,28 +147,24 @@ static void report_gmm(const struct gm_stats *l, const struct gm_stats *a)
 	       1e-6 * (double)a->ns_faults);
 }
 
-static void report_places(void)
+static void report_places(const struct run *run)
 {
-	struct places p;
+	struct places places = places_find(run);
 
-	find_places(&p);
 	fprintf(stderr,
-		"Where the %" PRIu64 " pages of unified memory are now:\n",
-		p.pages);
-	for (int i = 0; i < p.nr_nodes; i++) {
-		struct gm_node_info *n = &p.nodes[i];
+		"Where the model's pages are now (%" PRIu64
+		" fit on the XPU):\n"
+		"  %-18s %10s %10s %10s %10s\n",
+		places.xpu_memory / GM_PAGE_SIZE, "", "CPU", "XPU", "both",
+		"untouched");
+	for (int i = 0; i < NR_USES; i++) {
+		const struct pages *p = &places.of[i];
 
-		fprintf(stderr, "  %-40s %10" PRIu64 "", n->name,
-			p.sum.on_node[n->id]);
-		if (n->is_xpu)
-			fprintf(stderr, " of %" PRIu64 " that fit",
-				n->total / GM_PAGE_SIZE);
-		fputc('\n', stderr);
+		fprintf(stderr,
+			"  %-18s %10" PRIu64 " %10" PRIu64 " %10" PRIu64
+			" %10" PRIu64 "\n",
+			use_names[i], p->cpu, p->xpu, p->both, p->nowhere);
 	}
-	fprintf(stderr, "  %-40s %10" PRIu64 "\n", "of these on both",
-		p.sum.states[GM_STATE_SHARED]);
-	fprintf(stderr, "  %-40s %10" PRIu64 "\n", "nowhere: not touched yet",
-		p.sum.states[GM_STATE_EMPTY]);
 }
 
 static double rate(int n, double seconds)
@@ -184,142 +192,9 @@ void report(const struct run *run)
 	fprintf(stderr,
 		"  memory of the program: at most %.1f MiB; without files "
 		"%.1f MiB\n",
-		MIB(most_resident()), MIB(most_anon));
+		MIB(run->memory.resident), MIB(run->memory.anon));
 	if (!o->xpu)
 		return;
 	report_gmm(&run->load.stats, &run->answers.stats);
-	report_places();
-}
-
-/* --- in JSON ------------------------------------------------------------- */
-
-/* Bytes of the character that begins at @s; 0 if it is not UTF-8. */
-static int utf8_len(const unsigned char *s, const unsigned char *end)
-{
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	int len = *s < 0x80	  ? 1
-		  : *s >> 5 == 6  ? 2
-		  : *s >> 4 == 14 ? 3
-		  : *s >> 3 == 30 ? 4
-				  : 0;
-	uint32_t c = *s & (0xff >> (len + 1));
-
-	if (len <= 1 || end - s < len)
-		return len == 1;
-	for (int i = 1; i < len; i++) {
-		if (s[i] >> 6 != 2)
-			return 0;
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	return c >= least[len] && c <= 0x10ffff && c >> 11 != 0x1b ? len : 0;
-}
-
-static void json_string(const char *key, const char *text)
-{
-	const unsigned char *s = (const unsigned char *)text;
-	const unsigned char *end = s + strlen(text);
-	int len;
-
-	printf("\"%s\": \"", key);
-	for (; s < end; s += len ? len : 1) {
-		len = utf8_len(s, end);
-		if (!len)
-			fputs("\\ufffd", stdout);
-		else if (*s < 0x20)
-			printf("\\u%04x", *s);
-		else if (*s == '"' || *s == '\\')
-			printf("\\%c", *s);
-		else
-			fwrite(s, 1, (size_t)len, stdout);
-	}
-	putchar('"');
-}
-
-static void json_times(const struct answer *a)
-{
-	printf("\"prompt_tokens\": %d, \"prompt_s\": %.6f, \"tokens\": %d, "
-	       "\"decoded\": %d, \"answer_s\": %.6f",
-	       a->prompt_tokens, a->prompt_s, a->tokens, a->decoded,
-	       a->answer_s);
-}
-
-void answer_json(const char *prompt, const struct answer *answer)
-{
-	putchar('{');
-	json_string("prompt", prompt);
-	fputs(", ", stdout);
-	json_string("text", answer->text);
-	fputs(", ", stdout);
-	json_times(answer);
-	puts("}");
-	fflush(stdout);
-}
-
-static void json_step(const struct step *step)
-{
-	static const char *const names[] = {
-		"faults_cpu",	    "faults_xpu_read", "faults_xpu_write",
-		"faults_coalesced", "faults_failed",   "zeroed",
-		"to_xpu",	    "to_host",	       "xpu_to_xpu",
-		"prefetched",	    "evicted_clean",   "evicted_dirty",
-		"upgraded",	    "mapped_home",     "replicas_dropped",
-		"bytes_to_xpu",	    "bytes_to_host",   "bytes_memcpy",
-		"ns_copying",	    "ns_faults",       "residence_waits",
-		"busy_waits",	    "fragmented",      "poisoned",
-		"reclaims",	    "operator_errors",
-	};
-	const uint64_t *counters = (const uint64_t *)&step->stats;
-
-	_Static_assert(sizeof(names) / sizeof(*names) == NR_COUNTERS,
-		       "a name for each counter of gmm.h, in its order");
-	printf("\"%s\": {", step->what);
-	for (size_t i = 0; i < NR_COUNTERS; i++)
-		printf("%s\"%s\": %" PRIu64, i ? ", " : "", names[i],
-		       counters[i]);
-	fputs("}, ", stdout);
-}
-
-static void json_places(void)
-{
-	struct places p;
-
-	find_places(&p);
-	printf("\"pages\": %" PRIu64 ", \"shared\": %" PRIu64
-	       ", \"empty\": %" PRIu64 ", \"nodes\": [",
-	       p.pages, p.sum.states[GM_STATE_SHARED],
-	       p.sum.states[GM_STATE_EMPTY]);
-	for (int i = 0; i < p.nr_nodes; i++) {
-		struct gm_node_info *n = &p.nodes[i];
-
-		printf("%s{", i ? ", " : "");
-		json_string("name", n->name);
-		printf(", \"xpu\": %s, \"total\": %" PRIu64
-		       ", \"pages\": %" PRIu64 "}",
-		       n->is_xpu ? "true" : "false", n->total,
-		       p.sum.on_node[n->id]);
-	}
-	putchar(']');
-}
-
-void report_json(const struct run *run)
-{
-	const struct options *o = run->options;
-
-	putchar('{');
-	json_string("model", o->model);
-	printf(", \"weights\": %" PRIu64 ", \"device\": \"%s\", "
-	       "\"threads\": %d, \"load_s\": %.6f, ",
-	       model_size(run->model), o->xpu ? "gmm" : "cpu", o->threads,
-	       run->load.seconds);
-	json_times(&run->total);
-	printf(", \"peak_resident\": %" PRIu64 ", \"peak_anon\": %" PRIu64,
-	       most_resident(), most_anon);
-	if (o->xpu) {
-		fputs(", \"gmm\": {", stdout);
-		json_step(&run->load);
-		json_step(&run->answers);
-		json_places();
-		putchar('}');
-	}
-	puts("}");
+	report_places(run);
 }
