@@ -7,12 +7,12 @@
  * batches, flash attention, and no weights in layouts of a CPU's own.
  */
 #include <dlfcn.h>
+#include <ggml-backend.h>
+#include <llama.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml-backend.h"
-#include "llama.h"
 #include "llm.h"
 #include "util/util.h"
 
