@@ -144,25 +144,52 @@ int gm_memory_nr_nodes(void)
 	return n ? n : 1;
 }
 
-int gm_memory_of_node(int nid, uint64_t *total, uint64_t *free_bytes)
+/* What could be had without swapping. */
+static int machine_memory(uint64_t *total, uint64_t *free_bytes)
 {
+	int fd = gm_sys_open("/proc/meminfo", O_RDONLY);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = read_number(fd, "MemTotal:", total) |
+	     read_number(fd, "MemAvailable:", free_bytes);
+	close(fd);
+	return rc ? -ENOENT : 0;
+}
+
+/* The same of one node; of what the kernel could drop, only files are known. */
+static int node_memory(int nid, uint64_t *total, uint64_t *free_bytes)
+{
+	uint64_t active, inactive;
 	char path[80];
 	int fd, rc;
 
 	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo",
 		 nid);
 	fd = gm_sys_open(path, O_RDONLY);
-	if (fd < 0 && nid == 0) /* a kernel without NUMA */
-		fd = gm_sys_open("/proc/meminfo", O_RDONLY);
 	if (fd < 0)
 		return -errno;
 	rc = read_number(fd, "MemTotal:", total) |
-	     read_number(fd, "MemFree:", free_bytes);
+	     read_number(fd, "MemFree:", free_bytes) |
+	     read_number(fd, "Active(file):", &active) |
+	     read_number(fd, "Inactive(file):", &inactive);
 	close(fd);
 	if (rc)
 		return -ENOENT;
+	*free_bytes += active + inactive;
+	return 0;
+}
+
+int gm_memory_of_node(int nid, uint64_t *total, uint64_t *free_bytes)
+{
+	int rc = gm_user.nr_nodes > 1 ? node_memory(nid, total, free_bytes)
+				      : machine_memory(total, free_bytes);
+
+	if (rc)
+		return rc;
 	*total *= 1024;
-	*free_bytes *= 1024;
+	*free_bytes = GM_MIN(*free_bytes * 1024, gm_memory_headroom());
 	return 0;
 }
 

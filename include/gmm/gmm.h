@@ -226,7 +226,7 @@ int gm_where(const void *addr, struct gm_where *out);
  * @is_xpu: 0 for host memory
  * @name: the device's name, or "host"
  * @total: bytes (host: what Linux says)
- * @free: bytes
+ * @free: bytes (host: also what the kernel could drop of its caches)
  * @resident: bytes of unified pages there (host: only the replicas, for what the
  *	CPU has mapped or could map is the program's ordinary memory)
  * @replicas: bytes of @resident that could be dropped without a copy

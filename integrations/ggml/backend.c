@@ -119,12 +119,17 @@ static bool calls_program(enum ggml_op op)
 	       op == GGML_OP_MAP_CUSTOM3 || op == GGML_OP_CUSTOM;
 }
 
-/* Rows of a table that ggml wants with the CPU, the token embeddings. */
-static bool is_host_lookup(const struct ggml_tensor *op)
+/* Weights that ggml keeps with the CPU: token embeddings, layers not offloaded. */
+static bool is_for_cpu(const struct ggml_tensor *op)
 {
-	return op->op == GGML_OP_GET_ROWS && op->src[0]->buffer &&
-	       op->src[0]->buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS &&
-	       op->src[0]->buffer->buft == buffer_type_host();
+	for (int s = 0; s < GGML_MAX_SRC && op->src[s]; s++) {
+		ggml_backend_buffer_t ggml = op->src[s]->buffer;
+
+		if (ggml && ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS &&
+		    ggml->buft == buffer_type_host())
+			return true;
+	}
+	return false;
 }
 
 static bool device_supports_op(ggml_backend_dev_t dev,
@@ -132,7 +137,7 @@ static bool device_supports_op(ggml_backend_dev_t dev,
 {
 	ggml_backend_dev_t cpu = gpu_get()->cpu;
 
-	return !calls_program(op->op) && !is_host_lookup(op) &&
+	return !calls_program(op->op) && !is_for_cpu(op) &&
 	       cpu->iface.supports_op(cpu, op);
 }
 
