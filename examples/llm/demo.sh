@@ -38,10 +38,10 @@ run()
 	[ ! -e "$work/failed" ] || exit 1
 }
 
-# MiB of half of a file, to the nearest page of 2 MiB.
+# MiB of half of a file, in whole pages of 2 MiB.
 half()
 {
-	pages=$((($(stat -L -c %s "$1") + 2097152) / 4194304))
+	pages=$((($(stat -L -c %s "$1") + 4194303) / 4194304))
 	echo $((2 * pages))
 }
 
@@ -52,7 +52,10 @@ while [ $# -gt 0 ]; do
 	shift 2
 	[ -r "$model" ] || { echo "$0: there is no model $model" >&2; exit 2; }
 	memory=$(half "$model")
-	[ "$memory" -ge 4 ] || { echo "$0: $model: half of it is less than 4 MiB" >&2; exit 2; }
+	[ "$memory" -ge 4 ] || {
+		echo "$0: $model is too small for a GPU that is half of it" >&2
+		exit 2
+	}
 
 	echo "== $(basename "$model"), on an XPU with $memory MiB"
 	# shellcheck disable=SC2086 # several options
