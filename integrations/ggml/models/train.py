@@ -75,7 +75,7 @@ class Block(nn.Module):
 		b, t, _ = x.shape
 		h = self.norm1(x)
 		q, k, v = (w(h).view(b, t, HEADS, HEAD).transpose(1, 2) for w in (self.q, self.k, self.v))
-		q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+		q, k = rotate(q, cos, sin) * HEAD ** -0.5, rotate(k, cos, sin)
 		scores = q.reshape(b * HEADS, t, HEAD) @ k.reshape(b * HEADS, t, HEAD).transpose(1, 2)
 		a = torch.softmax(scores + mask, -1, dtype=scores.dtype) @ v.reshape(b * HEADS, t, HEAD)
 		a = a.view(b, HEADS, t, HEAD).transpose(1, 2).reshape(b, t, DIM)
@@ -187,8 +187,9 @@ def export(model, tok, voice, path):
 
 	add("token_embd", model.embed.weight)
 	for i, b in enumerate(model.blocks):
-		for name, w in (("attn_norm", b.norm1.weight), ("attn_q", interleave(b.q.weight)),
-				("attn_k", interleave(b.k.weight)), ("attn_v", b.v.weight), ("attn_output", b.out.weight), ("ffn_norm", b.norm2.weight),
+		for name, w in (("attn_norm", b.norm1.weight), ("attn_output", b.out.weight),
+				("attn_q", interleave(b.q.weight)), ("attn_k", interleave(b.k.weight)),
+				("attn_v", b.v.weight), ("ffn_norm", b.norm2.weight),
 				("ffn_gate", b.gate.weight), ("ffn_up", b.up.weight), ("ffn_down", b.down.weight)):
 			add(f"blk.{i}.{name}", w)
 	add("output_norm", model.norm.weight)
@@ -255,7 +256,8 @@ def arguments():
 	p = argparse.ArgumentParser(description=__doc__)
 	p.add_argument("voice", choices=corpus.VOICES)
 	p.add_argument("out", help="the GGUF to write")
-	p.add_argument("--llama-src", default=".deps/llama/src", help="a tree of llama.cpp, for gguf-py (%(default)s)")
+	p.add_argument("--llama-src", default=".deps/llama/src",
+		       help="a tree of llama.cpp, for gguf-py (%(default)s)")
 	p.add_argument("--vocabulary", type=int, default=2560)
 	p.add_argument("--steps", type=int, default=2400)
 	p.add_argument("--batch", type=int, default=8, help="samples of a step (%(default)s)")
