@@ -9,6 +9,7 @@
 #define TEST_GGML_HARNESS_H
 
 #include <check.h>
+#include <ggml-alloc.h>
 #include <ggml-backend.h>
 #include <ggml.h>
 #include <llama.h>
