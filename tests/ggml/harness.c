@@ -303,6 +303,38 @@ double seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* --- kill -9 --------------------------------------------------------------- */
+
+static void *killer_run(void *arg)
+{
+	struct killer *k = arg;
+	unsigned int us = 3000;
+
+	while (!k->stop) {
+		pid_t pid = gpu_pid();
+
+		if (pid && !kill(pid, SIGKILL))
+			k->kills++;
+		/* From a part of a token to several texts. */
+		us = (us * 7 + 12347) % 300000;
+		usleep(us);
+	}
+	return NULL;
+}
+
+void killer_start(struct killer *k)
+{
+	k->stop = k->kills = 0;
+	ck_assert_int_eq(pthread_create(&k->thread, NULL, killer_run, k), 0);
+}
+
+int killer_stop(struct killer *k)
+{
+	k->stop = 1;
+	ck_assert_int_eq(pthread_join(k->thread, NULL), 0);
+	return k->kills;
+}
+
 /* --- children that may crash ----------------------------------------------- */
 
 static void run_child(int (*fn)(void *arg), void *arg, int err)

@@ -13,6 +13,7 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 #include <llama.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -82,6 +83,21 @@ uint64_t unified_mapped(void);
 /* The XPU's process. */
 pid_t gpu_pid(void);
 double seconds(void);
+
+/**
+ * struct killer - kills the XPU's process again and again
+ * @stop: it is to end
+ * @kills: that it did
+ */
+struct killer {
+	pthread_t thread;
+	_Atomic int stop;
+	_Atomic int kills;
+};
+
+void killer_start(struct killer *k);
+/* How often it did. */
+int killer_stop(struct killer *k);
 
 /**
  * struct outcome - how a child ended
