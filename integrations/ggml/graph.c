@@ -284,32 +284,6 @@ static bool head_fits(struct graph *graph, size_t size)
 	return graph->head;
 }
 
-/* The pages stay on the GPU; only the bytes that differ cross. */
-static enum ggml_status draft_send(struct graph *graph, struct gpu *gpu)
-{
-	static uint64_t versions; /* G */
-	struct graph_head *draft = graph->draft;
-	bool same;
-	size_t from;
-
-	if (!head_fits(graph, draft->size))
-		return GGML_STATUS_ALLOC_FAILED;
-	same = graph->version && draft->inputs == graph->sent->inputs &&
-	       !memcmp(draft, graph->sent, draft->inputs);
-	from = same ? draft->inputs : 0;
-	if (gmemcpy(gpu->node, (char *)graph->head + from,
-		    (const char *)draft + from, draft->size - from)) {
-		complain("a graph cannot be sent: %s", gm_error());
-		graph->version = 0;
-		return GGML_STATUS_FAILED;
-	}
-	if (!same)
-		graph->version = ++versions;
-	graph->draft = graph->sent;
-	graph->sent = draft;
-	return GGML_STATUS_SUCCESS;
-}
-
 /*
  * Activations are made anew by each graph: what was lost of them is no loss. All
  * else stays, for it may be what another context has just put in, whose graph
@@ -351,6 +325,31 @@ static enum ggml_status failed(struct graph *graph, struct gpu *gpu)
 		       GM_DONTNEED);
 	graph->version = 0;
 	return GGML_STATUS_FAILED;
+}
+
+/* The pages stay on the GPU; only the bytes that differ cross. */
+static enum ggml_status draft_send(struct graph *graph, struct gpu *gpu)
+{
+	static uint64_t versions; /* G */
+	struct graph_head *draft = graph->draft;
+	bool same;
+	size_t from;
+
+	if (!head_fits(graph, draft->size))
+		return GGML_STATUS_ALLOC_FAILED;
+	same = graph->version && draft->inputs == graph->sent->inputs &&
+	       !memcmp(draft, graph->sent, draft->inputs);
+	from = same ? draft->inputs : 0;
+	if (gmemcpy(gpu->node, (char *)graph->head + from,
+		    (const char *)draft + from, draft->size - from)) {
+		complain("a graph cannot be sent: %s", gm_error());
+		return failed(graph, gpu);
+	}
+	if (!same)
+		graph->version = ++versions;
+	graph->draft = graph->sent;
+	graph->sent = draft;
+	return GGML_STATUS_SUCCESS;
 }
 
 static enum ggml_status pieces_run(struct graph *graph, struct gpu *gpu,
