@@ -43,17 +43,26 @@ struct step step_end(const struct options *options, const char *what,
 {
 	static struct gm_stats last;
 	struct step step = { what, now() - start, { 0 } };
-	uint64_t *counters = (uint64_t *)&step.stats;
 	struct gm_stats stats;
 
 	/* On the CPU alone there is no GMM to ask. */
 	if (!options->xpu)
 		return step;
 	must(!gm_process_stats(&stats), "no statistics", gm_error());
-	for (size_t i = 0; i < NR_COUNTERS; i++)
-		counters[i] = ((uint64_t *)&stats)[i] - ((uint64_t *)&last)[i];
+	step.stats = stats_since(&last, &stats);
 	last = stats;
 	return step;
+}
+
+struct gm_stats stats_since(const struct gm_stats *last,
+			    const struct gm_stats *stats)
+{
+	struct gm_stats more;
+
+	for (size_t i = 0; i < NR_COUNTERS; i++)
+		((uint64_t *)&more)[i] = ((const uint64_t *)stats)[i] -
+					 ((const uint64_t *)last)[i];
+	return more;
 }
 
 const char *const use_names[NR_USES] = {
