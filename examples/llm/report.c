@@ -4,7 +4,6 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 #include "llm.h"
 #include "util/util.h"
@@ -13,8 +12,11 @@
 
 /* --- what there is to tell ------------------------------------------------ */
 
-static uint64_t most_anon;
+static struct memory most;
 
+/*
+ * Not getrusage(): what it says can be of the process that started this one.
+ */
 void memory_sample(void)
 {
 	FILE *file = fopen("/proc/self/status", "r");
@@ -24,18 +26,18 @@ void memory_sample(void)
 	must(!!file, "/proc/self/status", "it cannot be read");
 	while (fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1 &&
-		    kib << 10 > most_anon)
-			most_anon = kib << 10;
+		    kib << 10 > most.anon)
+			most.anon = kib << 10;
+		if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1)
+			most.resident = kib << 10;
 	}
 	fclose(file);
 }
 
 struct memory memory_most(void)
 {
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (struct memory){ (uint64_t)usage.ru_maxrss << 10, most_anon };
+	memory_sample();
+	return most;
 }
 
 struct step step_end(const struct options *options, const char *what,
