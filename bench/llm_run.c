@@ -51,11 +51,15 @@ static void on_signal(int sig)
 	raise(sig);
 }
 
+/* However this program ends, no other goes on and no file stays. */
 static void clean_up_later(void)
 {
+	static int done;
 	struct sigaction action = { .sa_handler = on_signal };
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 
+	if (done++)
+		return;
 	for (unsigned int i = 0; i < 3; i++)
 		sigaction(signals[i], &action, NULL);
 	atexit(remove_folder);
@@ -90,6 +94,7 @@ static char *output_of(const char *const *argv)
 	char *text;
 	pid_t pid;
 
+	clean_up_later();
 	if (pipe(fds))
 		die("pipe: %s", strerror(errno));
 	posix_spawn_file_actions_init(&actions);
@@ -275,23 +280,24 @@ struct llm_outcome llm_run(const struct llm_setup *setup)
 
 /* --- models of random weights --------------------------------------------- */
 
+/* scripts/setup installs numpy for this one; another may be first in PATH. */
+#define PYTHON "/usr/bin/python3"
+
 const char *llm_generate(const char *size)
 {
 	const char *root = getenv("TMPDIR");
-	const char *argv[] = {
-		"python3",
-		BENCH_SOURCE "/integrations/ggml/models/generate.py",
-		"--size",
-		size,
-		"--llama-src",
-		BENCH_LLAMA "/src",
-		generated,
-		NULL
-	};
+	const char *argv[] = { access(PYTHON, X_OK) ? "python3" : PYTHON,
+			       BENCH_SOURCE
+			       "/integrations/ggml/models/generate.py",
+			       "--size",
+			       size,
+			       "--llama-src",
+			       BENCH_LLAMA "/src",
+			       generated,
+			       NULL };
 
 	snprintf(folder, sizeof(folder), "%s/gmm-bench-XXXXXX",
 		 root && *root ? root : P_tmpdir);
-	clean_up_later();
 	if (!mkdtemp(folder))
 		die("%s: %s", folder, strerror(errno));
 	snprintf(generated, sizeof(generated), "%s/random-%.16s.gguf", folder,

@@ -14,9 +14,7 @@
 
 static struct memory most;
 
-/*
- * Not getrusage(): what it says can be of the process that started this one.
- */
+/* Not getrusage(), which may tell of the process that started this one. */
 void memory_sample(void)
 {
 	FILE *file = fopen("/proc/self/status", "r");
