@@ -29,13 +29,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# run FILE COMMAND...: the text goes into FILE, and is shown as it comes
+# run FILE COMMAND...: the text goes into FILE, and is shown as it comes; what
+# the command has to report is shown after it
 run()
 {
 	file=$1
 	shift
-	{ "$@" || echo "$?" >"$work/failed"; } | tee "$file"
-	[ ! -e "$work/failed" ] || exit 1
+	{ "$@" 2>"$work/report" || echo "$?" >"$work/failed"; } | tee "$file"
+	if [ -e "$work/failed" ]; then
+		cat "$work/report" >&2
+		exit 1
+	fi
+	cat "$work/report"
 }
 
 # MiB of half of a file, in whole pages of 2 MiB.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: MIT OR GPL-2.0-only
 """Write a GGUF model of the llama architecture of about a given size, with random weights.
 

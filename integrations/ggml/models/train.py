@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: MIT OR GPL-2.0-only
 """Train a small model of the llama architecture on one of two texts, and write it as GGUF (F16)."""
 
