@@ -205,6 +205,39 @@ int gm_memory_node_at(uint64_t addr)
 }
 
 /*
+ * As gm_memory_node_at(), but of @n small pages, and without making any: the
+ * first that has a node. One that is not there, or is zeros that all share, or
+ * is swapped out, has none.
+ */
+static int node_of_first(uint64_t addr, unsigned int n)
+{
+	void *pages[GM_PAGE_SIZE / GM_SMALL_PAGE];
+	int status[GM_PAGE_SIZE / GM_SMALL_PAGE];
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		pages[i] = (void *)(addr + i * GM_SMALL_PAGE);
+	if (syscall(SYS_move_pages, 0, (unsigned long)n, pages, NULL, status,
+		    0))
+		return -ENOENT;
+	for (i = 0; i < n; i++)
+		if (status[i] >= 0)
+			return status[i];
+	return -ENOENT;
+}
+
+int gm_host_cpu_node(struct gm_as *as, uint64_t va)
+{
+	int nid;
+
+	va &= ~GM_PAGE_MASK;
+	nid = node_of_first(va, 1);
+	if (nid < 0)
+		nid = node_of_first(va, GM_PAGE_SIZE / GM_SMALL_PAGE);
+	return nid;
+}
+
+/*
  * Touch all of the range, on node @nid if it has room. The thread's policy is
  * used, not the mapping's: a policy of its own would split the dock.
  */
@@ -349,6 +382,20 @@ void gm_copy_calibrate(void)
 void gm_host_copy(void *dst, const void *src, size_t len)
 {
 	copy_best(dst, src, len);
+}
+
+/* In chunks that the nearest cache holds: each byte is read once. */
+void gm_host_exchange(void *a, void *b, size_t len)
+{
+	char buf[4096];
+	size_t n;
+
+	for (; len; len -= n, a = (char *)a + n, b = (char *)b + n) {
+		n = GM_MIN(len, sizeof(buf));
+		memcpy(buf, a, n);
+		memcpy(a, b, n);
+		memcpy(b, buf, n);
+	}
 }
 
 void gm_host_zero(void *dst, size_t len)

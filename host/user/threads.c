@@ -157,7 +157,7 @@ void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 {
 	struct job job = { .fn = fn, .arg = arg, .n = n };
 
-	gm_assert_below((enum gm_rank)0);
+	gm_assert_below((enum gm_rank)(GM_RANK_ENTRY + 1));
 	width = GM_MIN(GM_MIN(width, n), gm_user.nr_helpers + 1);
 	width = width ? width - 1 : 0; /* not counting the caller */
 	job.width = width;

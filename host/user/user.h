@@ -147,6 +147,11 @@ int gm_memory_nr_nodes(void);
 int gm_memory_node_at(uint64_t addr);
 int gm_memory_populate(uint64_t addr, uint64_t len, int nid);
 
+/* plain.c: memory that is not unified. Status as gm_as_move()'s; @nodes may be
+ * NULL. The library need not be ready. */
+void gm_plain_move(unsigned long n, void **pages, const int *nodes, int *status,
+		   unsigned int flags);
+
 /* range.c */
 int gm_range_init(void);
 void gm_range_exit(void);
