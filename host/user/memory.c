@@ -238,32 +238,44 @@ int gm_host_cpu_node(struct gm_as *as, uint64_t va)
 }
 
 /*
- * Touch all of the range, on node @nid if it has room. The thread's policy is
- * used, not the mapping's: a policy of its own would split the dock.
+ * From now on this thread's new pages come from node @nid, if it has room. The
+ * thread's policy is used, not the mapping's: a policy of its own would split
+ * the dock.
  */
+void gm_memory_prefer(int nid, struct gm_policy *old)
+{
+	unsigned long mask[GM_POLICY_WORDS] = { 0 };
+
+	old->set = false;
+	if (gm_user.nr_nodes == 1 || nid < 0)
+		return;
+	mask[nid / 64] |= 1UL << (nid % 64);
+	old->set = !syscall(SYS_get_mempolicy, &old->mode, old->mask, 1024UL,
+			    0UL, 0UL) &&
+		   !syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, 1024UL);
+}
+
+void gm_memory_restore(const struct gm_policy *old)
+{
+	if (old->set)
+		syscall(SYS_set_mempolicy, old->mode,
+			old->mode == MPOL_DEFAULT ? NULL : old->mask, 1024UL);
+}
+
+/* Touch all of the range, on node @nid if it has room. */
 int gm_memory_populate(uint64_t addr, uint64_t len, int nid)
 {
-	bool bind = gm_user.nr_nodes > 1 && nid >= 0;
-	unsigned long mask[1024 / 64] = { 0 }, saved[1024 / 64] = { 0 };
-	int mode = MPOL_DEFAULT;
+	struct gm_policy policy;
 	int rc;
 
 	if (gm_memory_headroom() < len)
 		return -ENOMEM;
-	if (bind) {
-		mask[nid / 64] |= 1UL << (nid % 64);
-		if (syscall(SYS_get_mempolicy, &mode, saved, 1024UL, 0UL,
-			    0UL) ||
-		    syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, 1024UL))
-			bind = false;
-	}
+	gm_memory_prefer(nid, &policy);
 	do {
 		rc = gm_sys_madvise(addr, len, MADV_POPULATE_WRITE);
 	} while (rc && (errno == EAGAIN || errno == EINTR));
 	rc = rc ? -ENOMEM : 0;
-	if (bind)
-		syscall(SYS_set_mempolicy, mode,
-			mode == MPOL_DEFAULT ? NULL : saved, 1024UL);
+	gm_memory_restore(&policy);
 	return rc;
 }
 

@@ -145,6 +145,15 @@ void gm_memory_exit(void);
 int gm_memory_of_node(int nid, uint64_t *total, uint64_t *free_bytes);
 int gm_memory_nr_nodes(void);
 int gm_memory_node_at(uint64_t addr);
+/* struct gm_policy - the memory policy of a thread, while it has another */
+#define GM_POLICY_WORDS (1024 / 64)
+struct gm_policy {
+	unsigned long mask[GM_POLICY_WORDS];
+	int mode;
+	bool set;
+};
+void gm_memory_prefer(int nid, struct gm_policy *old);
+void gm_memory_restore(const struct gm_policy *old);
 int gm_memory_populate(uint64_t addr, uint64_t len, int nid);
 
 /* plain.c: memory that is not unified. Status as gm_as_move()'s; @nodes may be
