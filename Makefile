@@ -29,9 +29,12 @@ JOBS = $(shell nproc)
 	clean
 
 demo: build
+	test -e .deps/random-600M.gguf || $(MODELS)/generate.py --size 600M \
+		.deps/random-600M.gguf
 	examples/llm/demo.sh $(BUILD)/examples/llm/llm \
-		$(MODELS)/kjv.gguf "And it came to pass" \
-		$(MODELS)/jargon.gguf "hacker: n."
+		$(MODELS)/kjv.gguf "And the king said" \
+		$(MODELS)/jargon.gguf "hacker: n." \
+		.deps/random-600M.gguf "The LORD is my shepherd"
 
 demo-index: build
 	test "$(DOCS)" != .deps/linux-doc || scripts/fetch-docs $(DOCS)

@@ -29,19 +29,24 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# run FILE COMMAND...: the text goes into FILE, and is shown as it comes
+# run FILE COMMAND...: the text goes into FILE, and is shown as it comes; what
+# the command has to report is shown after it
 run()
 {
 	file=$1
 	shift
-	{ "$@" || echo "$?" >"$work/failed"; } | tee "$file"
-	[ ! -e "$work/failed" ] || exit 1
+	{ "$@" 2>"$work/report" || echo "$?" >"$work/failed"; } | tee "$file"
+	if [ -e "$work/failed" ]; then
+		cat "$work/report" >&2
+		exit 1
+	fi
+	cat "$work/report"
 }
 
-# MiB of half of a file, to the nearest page of 2 MiB.
+# MiB of half of a file, in whole pages of 2 MiB.
 half()
 {
-	pages=$((($(stat -L -c %s "$1") + 2097152) / 4194304))
+	pages=$((($(stat -L -c %s "$1") + 4194303) / 4194304))
 	echo $((2 * pages))
 }
 
@@ -52,7 +57,10 @@ while [ $# -gt 0 ]; do
 	shift 2
 	[ -r "$model" ] || { echo "$0: there is no model $model" >&2; exit 2; }
 	memory=$(half "$model")
-	[ "$memory" -ge 4 ] || { echo "$0: $model: half of it is less than 4 MiB" >&2; exit 2; }
+	[ "$memory" -ge 4 ] || {
+		echo "$0: $model is too small for a GPU that is half of it" >&2
+		exit 2
+	}
 
 	echo "== $(basename "$model"), on an XPU with $memory MiB"
 	# shellcheck disable=SC2086 # several options

@@ -187,8 +187,6 @@ static struct arguments read_arguments(int argc, char **argv)
 		wrong_usage("which model?", "none is given");
 	if (!args.options.plugin)
 		args.options.plugin = LLM_BACKEND;
-	if (args.options.xpu && !*args.options.plugin)
-		wrong_usage("GMM's backend was not built", "say where it is");
 	args.options.model = argv[optind++];
 	while (optind < argc)
 		add_prompt(&args.prompts, argv[optind++]);

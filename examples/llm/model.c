@@ -217,7 +217,13 @@ struct answer model_answer(struct model *m, const char *prompt, bool show)
 
 void model_describe(const struct model *m, char *words, size_t size)
 {
+	char *unknown;
+
 	llama_model_desc(m->model, words, size);
+	/* The size of models that llama.cpp does not know by name. */
+	unknown = strstr(words, " ?B");
+	if (unknown)
+		memmove(unknown, unknown + 3, strlen(unknown + 3) + 1);
 }
 
 uint64_t model_size(const struct model *m)

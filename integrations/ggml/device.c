@@ -137,6 +137,9 @@ static void graph_build(const struct graph_head *head)
 		for (int s = 0; s < GGML_MAX_SRC; s++)
 			t->src[s] = tensor_of(t->src[s]);
 		t->view_src = tensor_of(t->view_src);
+		if (t->buffer)
+			t->data = (char *)head + (uintptr_t)t->data;
+		t->buffer = NULL;
 		if (i < head->n_nodes)
 			device.graph.nodes[i] = t;
 	}

@@ -6,6 +6,7 @@
 #include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gm_sgpu.h"
@@ -31,11 +32,18 @@ static int is_cpu_library(struct dl_phdr_info *info, size_t size, void *arg)
 	const char *slash = strrchr(info->dlpi_name, '/');
 	const char *name = slash ? slash + 1 : info->dlpi_name;
 
-	if (strncmp(name, "libggml-cpu", 11) ||
-	    strlen(info->dlpi_name) >= sizeof(gpu.library))
+	char *real;
+	int found;
+
+	if (strncmp(name, "libggml-cpu", 11))
 		return 0;
-	strcpy(gpu.library, info->dlpi_name);
-	return 1;
+	/* Not a link to it: what it needs itself is looked for beside it. */
+	real = realpath(info->dlpi_name, NULL);
+	found = real && strlen(real) < sizeof(gpu.library);
+	if (found)
+		strcpy(gpu.library, real);
+	free(real);
+	return found;
 }
 
 /*

@@ -6,17 +6,26 @@
  * while the device works on this one; hints.c says where to cut. llama.cpp
  * builds equal graphs for most tokens: what is written out is compared with
  * what the device has, and sent again only if it differs.
+ *
+ * Small inputs that the CPU makes for each token go along with the graph. Left
+ * in their page, it would be taken to and fro for a few bytes, and the two
+ * processors would be held to fight over it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gmm_ggml.h"
 
+/* A page costs more to fetch than this to copy. */
+#define INPUT_MAX (256 * 1024)
+#define INPUT_ALIGN 64
+
 /**
  * struct graph - the graph of one ggml backend (all G: gpu->lock)
  * @set: the tensors met while a draft is written
  * @numbers: of the tensor in each slot of @set
  * @tensors: by number
+ * @inputs: by number, where a tensor's data is in the draft; 0: not there
  * @draft: what the device is to have
  * @sent: what it has, in ordinary memory; empty if @version is 0
  * @room: bytes in @draft and in @sent
@@ -28,6 +37,7 @@ struct graph {
 	struct ggml_hash_set set;
 	uint32_t *numbers;
 	struct ggml_tensor **tensors;
+	size_t *inputs;
 	struct graph_head *draft;
 	struct graph_head *sent;
 	size_t room;
@@ -46,9 +56,11 @@ static void tables_free(struct graph *graph)
 	ggml_hash_set_free(&graph->set);
 	free(graph->numbers);
 	free(graph->tensors);
+	free(graph->inputs);
 	graph->set.size = 0;
 	graph->numbers = NULL;
 	graph->tensors = NULL;
+	graph->inputs = NULL;
 }
 
 void graph_free(struct graph *graph)
@@ -73,7 +85,8 @@ static bool tables_fit(struct graph *graph, int n_nodes)
 	graph->set = ggml_hash_set_new(most);
 	graph->numbers = malloc(graph->set.size * sizeof(*graph->numbers));
 	graph->tensors = malloc(graph->set.size * sizeof(*graph->tensors));
-	return graph->numbers && graph->tensors;
+	graph->inputs = malloc(graph->set.size * sizeof(*graph->inputs));
+	return graph->numbers && graph->tensors && graph->inputs;
 }
 
 static uint32_t number_of(struct graph *graph, struct ggml_tensor *t,
@@ -133,11 +146,62 @@ static bool draft_fits(struct graph *graph, size_t size)
 	return true;
 }
 
+/* Made by the CPU, for this graph. */
+static bool is_input(const struct ggml_tensor *t)
+{
+	struct buffer *b = buffer_of(t);
+
+	return b && !t->view_src && b->ggml->buft == buffer_type_host() &&
+	       b->ggml->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS &&
+	       ggml_is_contiguous(t) && ggml_nbytes(t) <= INPUT_MAX;
+}
+
+/*
+ * Give the inputs their places in the draft, from @at on; where does it end?
+ * What a node writes into stays where it is.
+ */
+static size_t inputs_place(struct graph *graph,
+			   const struct ggml_cgraph *cgraph, uint32_t n,
+			   size_t at)
+{
+	uint32_t none = 0; /* new ones */
+
+	for (uint32_t i = 0; i < n; i++)
+		graph->inputs[i] = i >= (uint32_t)cgraph->n_nodes &&
+				   is_input(graph->tensors[i]);
+	for (int i = 0; i < cgraph->n_nodes; i++) {
+		struct ggml_tensor *node = cgraph->nodes[i];
+
+		if (node->view_src && !ggml_op_is_empty(node->op))
+			graph->inputs[number_of(graph, node->view_src, &none) -
+				      1] = 0;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (!graph->inputs[i])
+			continue;
+		graph->inputs[i] = at;
+		at += GGML_PAD(ggml_nbytes(graph->tensors[i]), INPUT_ALIGN);
+	}
+	return at;
+}
+
+static void inputs_copy(struct graph *graph, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (graph->inputs[i])
+			memcpy((char *)graph->draft + graph->inputs[i],
+			       graph->tensors[i]->data,
+			       ggml_nbytes(graph->tensors[i]));
+	}
+}
+
 /* The copy of a tensor that the device gets; its sources only if it runs it. */
 static void tensor_write(struct graph *graph, struct ggml_tensor *out,
-			 const struct ggml_tensor *t, bool node)
+			 struct ggml_tensor *t, bool node)
 {
+	struct ggml_tensor *root = t->view_src ? t->view_src : t;
 	uint32_t n = 0; /* none is new */
+	size_t input = graph->inputs[number_of(graph, root, &n) - 1];
 
 	*out = *t;
 	out->buffer = NULL;
@@ -146,6 +210,11 @@ static void tensor_write(struct graph *graph, struct ggml_tensor *out,
 		out->src[s] =
 			as_pointer(node ? number_of(graph, t->src[s], &n) : 0);
 	out->view_src = as_pointer(number_of(graph, t->view_src, &n));
+	if (!input)
+		return;
+	out->buffer = t->buffer;
+	out->data = (void *)(input +
+			     (size_t)((char *)t->data - (char *)root->data));
 }
 
 /* Where the device cannot reach, ggml must not send it. */
@@ -165,18 +234,21 @@ static enum ggml_status draft_write(struct graph *graph, const struct gpu *gpu,
 	struct ggml_tensor *table;
 	int32_t *uses;
 	uint32_t n;
-	size_t size;
+	size_t inputs, size;
 
 	if (!tables_fit(graph, cgraph->n_nodes))
 		return GGML_STATUS_ALLOC_FAILED;
 	n = collect(graph, cgraph);
-	size = sizeof(*head) + n * sizeof(*table) +
-	       (size_t)cgraph->n_nodes * sizeof(*uses);
+	inputs = GGML_PAD(sizeof(*head) + n * sizeof(*table) +
+				  (size_t)cgraph->n_nodes * sizeof(*uses),
+			  INPUT_ALIGN);
+	size = inputs_place(graph, cgraph, n, inputs);
 	if (!draft_fits(graph, size))
 		return GGML_STATUS_ALLOC_FAILED;
 	head = graph->draft;
 	memset(head, 0, sizeof(*head));
 	head->size = size;
+	head->inputs = inputs;
 	head->n_tensors = n;
 	head->n_nodes = (uint32_t)cgraph->n_nodes;
 	strcpy(head->library, gpu->library);
@@ -190,35 +262,47 @@ static enum ggml_status draft_write(struct graph *graph, const struct gpu *gpu,
 	}
 	for (int i = 0; i < cgraph->n_nodes; i++)
 		uses[i] = ggml_node_get_use_count(cgraph, i);
+	uses += cgraph->n_nodes;
+	memset(uses, 0, inputs - (size_t)((char *)uses - (char *)head));
+	inputs_copy(graph, n);
 	return GGML_STATUS_SUCCESS;
 }
 
-/* The pages stay on the GPU; only the bytes of the graph cross. */
+static bool head_fits(struct graph *graph, size_t size)
+{
+	if (size <= graph->head_room)
+		return true;
+	if (graph->head)
+		must(!gm_munmap(graph->head, graph->head_room), "free");
+	graph->version = 0;
+	graph->head_room = (2 * size + GM_PAGE_MASK) & ~(size_t)GM_PAGE_MASK;
+	graph->head = unified_new(graph->head_room);
+	if (!graph->head)
+		graph->head_room = 0;
+	return graph->head;
+}
+
+/* The pages stay on the GPU; only the bytes that differ cross. */
 static enum ggml_status draft_send(struct graph *graph, struct gpu *gpu)
 {
 	static uint64_t versions; /* G */
 	struct graph_head *draft = graph->draft;
+	bool same;
+	size_t from;
 
-	if (graph->version && draft->size == graph->sent->size &&
-	    !memcmp(draft, graph->sent, draft->size))
-		return GGML_STATUS_SUCCESS;
-	graph->version = 0;
-	if (draft->size > graph->head_room) {
-		if (graph->head)
-			must(!gm_munmap(graph->head, graph->head_room), "free");
-		graph->head_room = (2 * draft->size + GM_PAGE_MASK) &
-				   ~(size_t)GM_PAGE_MASK;
-		graph->head = unified_new(graph->head_room);
-		if (!graph->head) {
-			graph->head_room = 0;
-			return GGML_STATUS_ALLOC_FAILED;
-		}
-	}
-	if (gmemcpy(gpu->node, graph->head, draft, draft->size)) {
+	if (!head_fits(graph, draft->size))
+		return GGML_STATUS_ALLOC_FAILED;
+	same = graph->version && draft->inputs == graph->sent->inputs &&
+	       !memcmp(draft, graph->sent, draft->inputs);
+	from = same ? draft->inputs : 0;
+	if (gmemcpy(gpu->node, (char *)graph->head + from,
+		    (const char *)draft + from, draft->size - from)) {
 		complain("a graph cannot be sent: %s", gm_error());
+		graph->version = 0;
 		return GGML_STATUS_FAILED;
 	}
-	graph->version = ++versions;
+	if (!same)
+		graph->version = ++versions;
 	graph->draft = graph->sent;
 	graph->sent = draft;
 	return GGML_STATUS_SUCCESS;

@@ -23,7 +23,9 @@ enum keep {
 };
 
 /* A piece reads at most this much that has to be fetched. */
-#define PIECE_MAX (16 * GM_PAGE_SIZE)
+#define PIECE_MAX (8 * GM_PAGE_SIZE)
+/* GMM evicts so much at once, or an eighth of the memory. */
+#define VICTIMS_MAX (16 * GM_PAGE_SIZE)
 
 /**
  * struct plan - for all that is allocated now (G: gpu->lock)
@@ -116,7 +118,7 @@ static uint64_t least(uint64_t a, uint64_t b)
  */
 static void plan_room(struct gpu *gpu)
 {
-	uint64_t batch = gpu->capacity / 8;
+	uint64_t batch = least(gpu->capacity / 8, VICTIMS_MAX);
 	uint64_t room = gpu->capacity - least(plan.other, gpu->capacity);
 	uint64_t stream;
 
