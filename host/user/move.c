@@ -14,6 +14,7 @@
 
 /* Addresses as numbers, a few at a time. */
 #define STRETCH 256
+#define MPOL_MF_MOVE (1 << 1)
 
 _Static_assert(sizeof(void *) == sizeof(uint64_t), "addresses as numbers");
 
@@ -104,9 +105,32 @@ static void move_stretch(struct gm_as *as, unsigned long n, void **pages,
 	if (unified(as, pages[0]))
 		gm_as_move(as, n, vas, nodes ? to : NULL, result, flags);
 	else
-		gm_plain_move(n, (void **)vas, nodes ? to : NULL, result,
+		gm_plain_move(as, n, (void **)vas, nodes ? to : NULL, result,
 			      flags);
 	memcpy(status, result, n * sizeof(*status));
+}
+
+/* The library cannot be made ready: so there is no unified memory. */
+static int linux_alone(unsigned long count, void **pages, const int *nodes,
+		       int *status, int flags)
+{
+	static uint32_t said;
+	char text[640];
+	int n, rc = check_flags(flags);
+
+	if (rc)
+		return finish(rc);
+	if (!gm_fork_is_child() &&
+	    !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {
+		n = snprintf(text, sizeof(text),
+			     "gmm: pages are moved by Linux alone: %s\n",
+			     gm_error());
+		if (write(STDERR_FILENO, text,
+			  (size_t)GM_MIN(n, (int)sizeof(text) - 1)) < 0)
+			return -1;
+	}
+	return (int)syscall(SYS_move_pages, 0, count, pages, nodes, status,
+			    MPOL_MF_MOVE);
 }
 
 int gm_move_pages(unsigned long count, void **pages, const int *nodes,
@@ -120,7 +144,7 @@ int gm_move_pages(unsigned long count, void **pages, const int *nodes,
 	gm_error_clear();
 	as = gm_as_current();
 	if (!as)
-		return -1;
+		return linux_alone(count, pages, nodes, status, flags);
 	gm_events_barrier();
 	rc = check_flags(flags);
 	if (!rc)
@@ -142,16 +166,42 @@ int gm_move_pages(unsigned long count, void **pages, const int *nodes,
 	return finish(rc ? rc : count_failed(status, count));
 }
 
-static void exchange_stretch(struct gm_as *as, unsigned long n, void **from,
-			     void **to, int *status, unsigned int flags)
+enum pair_kind { PAIR_UNIFIED, PAIR_PLAIN, PAIR_MIXED };
+
+static enum pair_kind pair_kind(struct gm_as *as, const void *a, const void *b)
 {
+	bool one = unified(as, a);
+
+	if (unified(as, b) != one)
+		return PAIR_MIXED;
+	return one ? PAIR_UNIFIED : PAIR_PLAIN;
+}
+
+/* Pairs of one kind. Returns how many they were. */
+static unsigned long exchange_stretch(struct gm_as *as, unsigned long n,
+				      void **from, void **to, int *status,
+				      unsigned int flags)
+{
+	enum pair_kind kind = pair_kind(as, from[0], to[0]);
 	uint64_t a[STRETCH], b[STRETCH];
 	int result[STRETCH];
+	unsigned long i, k = 1;
 
-	memcpy(a, from, n * sizeof(*a));
-	memcpy(b, to, n * sizeof(*b));
-	gm_as_exchange(as, n, a, b, result, flags);
-	memcpy(status, result, n * sizeof(*status));
+	n = GM_MIN(n, (unsigned long)STRETCH);
+	while (k < n && pair_kind(as, from[k], to[k]) == kind)
+		k++;
+	memcpy(a, from, k * sizeof(*a));
+	memcpy(b, to, k * sizeof(*b));
+	for (i = 0; i < k && kind == PAIR_MIXED; i++)
+		result[i] = gm_host_error(-EINVAL,
+					  "unified memory cannot change places "
+					  "with plain memory");
+	if (kind == PAIR_UNIFIED)
+		gm_as_exchange(as, k, a, b, result, flags);
+	else if (kind == PAIR_PLAIN)
+		gm_plain_exchange(as, k, (void **)a, (void **)b, result, flags);
+	memcpy(status, result, k * sizeof(*status));
+	return k;
 }
 
 int gm_exchange_pages(unsigned long count, void **from, void **to, int *status,
@@ -175,10 +225,8 @@ int gm_exchange_pages(unsigned long count, void **from, void **to, int *status,
 	if (!rc)
 		rc = check_array(status, count, sizeof(*status),
 				 PROT_READ | PROT_WRITE, "status");
-	for (i = 0; !rc && i < count; i += n) {
-		n = GM_MIN(count - i, (unsigned long)STRETCH);
-		exchange_stretch(as, n, from + i, to + i, status + i,
-				 (unsigned int)flags);
-	}
+	for (i = 0; !rc && i < count; i += n)
+		n = exchange_stretch(as, count - i, from + i, to + i,
+				     status + i, (unsigned int)flags);
 	return finish(rc ? rc : count_failed(status, count));
 }

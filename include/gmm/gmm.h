@@ -200,7 +200,13 @@ enum gm_move_flags {
  * Shaped as move_pages(2), for the calling process. Unified memory goes between
  * any two nodes, in its pages of 2 MiB, and is on that node alone afterwards,
  * unless GM_READ_MOSTLY said that copies may stay. Plain memory goes between host nodes, in the
- * kernel's pages. A store that is made meanwhile is not lost.
+ * kernel's pages; huge pages of private anonymous memory are moved by the
+ * library and stay huge, all others are left to move_pages(2) itself. A store
+ * that is made meanwhile is not lost: it waits. So do first touches of the same
+ * mapping, and fork(), for as long as a batch takes.
+ *
+ * Where the library cannot be made ready, for want of a right, say, plain memory
+ * is moved by move_pages(2) alone, and one line on the standard error says so.
  *
  * Context: Any thread, but not a signal handler.
  * Return: 0; how many pages have a negative status; or -1 and errno, nothing
@@ -215,10 +221,12 @@ int gm_move_pages(unsigned long count, void **pages, const int *nodes,
 /**
  * gm_exchange_pages() - let pages of two nodes change places
  * @count: how many pairs
- * @from: an address in the one page of each pair, unified memory
- * @to: an address in the other, unified memory too
+ * @from: an address in the one page of each pair
+ * @to: an address in the other
  * @status: for each, the node that the page of @from is on now, or a negative
- *	errno as gm_move_pages() says
+ *	errno as gm_move_pages() says; EINVAL if one page is unified and the
+ *	other is not, or they are plain and of two sizes; EACCES if one is plain,
+ *	and not private anonymous memory that may be written
  * @flags: 0, or enum gm_move_flags
  *
  * The contents change places in the memory that they have, and no third page
