@@ -4,7 +4,6 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 #include "llm.h"
 #include "util/util.h"
@@ -13,8 +12,9 @@
 
 /* --- what there is to tell ------------------------------------------------ */
 
-static uint64_t most_anon;
+static struct memory most;
 
+/* Not getrusage(), which may tell of the process that started this one. */
 void memory_sample(void)
 {
 	FILE *file = fopen("/proc/self/status", "r");
@@ -24,18 +24,18 @@ void memory_sample(void)
 	must(!!file, "/proc/self/status", "it cannot be read");
 	while (fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1 &&
-		    kib << 10 > most_anon)
-			most_anon = kib << 10;
+		    kib << 10 > most.anon)
+			most.anon = kib << 10;
+		if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1)
+			most.resident = kib << 10;
 	}
 	fclose(file);
 }
 
 struct memory memory_most(void)
 {
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (struct memory){ (uint64_t)usage.ru_maxrss << 10, most_anon };
+	memory_sample();
+	return most;
 }
 
 struct step step_end(const struct options *options, const char *what,
@@ -43,17 +43,26 @@ struct step step_end(const struct options *options, const char *what,
 {
 	static struct gm_stats last;
 	struct step step = { what, now() - start, { 0 } };
-	uint64_t *counters = (uint64_t *)&step.stats;
 	struct gm_stats stats;
 
 	/* On the CPU alone there is no GMM to ask. */
 	if (!options->xpu)
 		return step;
 	must(!gm_process_stats(&stats), "no statistics", gm_error());
-	for (size_t i = 0; i < NR_COUNTERS; i++)
-		counters[i] = ((uint64_t *)&stats)[i] - ((uint64_t *)&last)[i];
+	step.stats = stats_since(&last, &stats);
 	last = stats;
 	return step;
+}
+
+struct gm_stats stats_since(const struct gm_stats *last,
+			    const struct gm_stats *stats)
+{
+	struct gm_stats more;
+
+	for (size_t i = 0; i < NR_COUNTERS; i++)
+		((uint64_t *)&more)[i] = ((const uint64_t *)stats)[i] -
+					 ((const uint64_t *)last)[i];
+	return more;
 }
 
 const char *const use_names[NR_USES] = {
