@@ -17,13 +17,15 @@ PREFIX = /usr/local
 DESTDIR =
 # With "no", llama.cpp is not fetched; what needs it is then left out.
 LLAMA = yes
+# The same of the kernel that the guest of the tests boots.
+GUEST = yes
 # The demo's language models.
 MODELS = integrations/ggml/models
 # What demo-index reads: the kernel's documentation, or any folder of text.
 DOCS = .deps/linux-doc
 JOBS = $(shell nproc)
 
-.PHONY: demo demo-index test build fetch check format release bench install \
+.PHONY: demo demo-index test build fetch guest check format release bench install \
 	clean
 
 demo: build
@@ -40,7 +42,7 @@ demo-index: build
 
 test:
 	scripts/setup test
-	$(MAKE) fetch
+	$(MAKE) fetch guest
 	scripts/test-all
 
 build:
@@ -51,6 +53,10 @@ build:
 
 fetch:
 	test "$(LLAMA)" = no || scripts/fetch-llama .deps/llama
+
+# What tests/guest boots. Without it that test is skipped, with a word.
+guest:
+	test "$(GUEST)" = no || scripts/fetch-guest .deps/guest
 
 check: build
 	scripts/setup test

@@ -311,8 +311,7 @@ static int mark(const struct gm_mark *m, uint64_t start, uint64_t end)
 
 /* --- the calls --------------------------------------------------------- */
 
-/* The processor of a node; an XPU's context is to be put afterwards. */
-static int target_of(struct gm_as *as, int node, struct gm_target *t)
+int gm_target_of(struct gm_as *as, int node, struct gm_target *t)
 {
 	*t = (struct gm_target){ .as = as, .nid = node, .hint = 1 };
 	if (node >= 0 && node < gm_machine.nr_host_nodes)
@@ -334,7 +333,7 @@ static int move(struct gm_as *as, int node, uint64_t start, uint64_t end,
 	struct gm_prefetch p = { .start = start,
 				 .end = end,
 				 .only_backed = only_backed };
-	int err = target_of(as, node, &p.target);
+	int err = gm_target_of(as, node, &p.target);
 
 	if (!err)
 		err = prefetch(&p);

@@ -319,7 +319,7 @@ extern struct gm_machine gm_machine;
 	X(CPU_FAULT) X(XPU_READ) X(XPU_WRITE) X(EVICT) X(DROP_REPLICA)        \
 	X(PREFETCH_HOST) X(PREFETCH_XPU) X(DISCARD) X(DISCARD_PART)           \
 	X(COPY_FROM) X(COPY_OVER) X(COPY_INTO) X(PIN) X(PROTECT) X(UNMAP)     \
-	X(CUT) X(REMAP) X(RESET) X(LOST) X(DETACH)
+	X(CUT) X(REMAP) X(RESET) X(LOST) X(DETACH) X(EXCHANGE)
 /* clang-format on */
 #define GM_EVENT_ENUM(name) GM_ON_##name,
 enum gm_entry_event { GM_EVENTS(GM_EVENT_ENUM) GM_NR_EVENTS };

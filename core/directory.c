@@ -258,6 +258,38 @@ void gm_entry_remove_locked(struct gm_entry *e, struct gm_page *page)
 	entry_count_copies(e);
 }
 
+static void page_owner(struct gm_page *page, struct gm_entry *e,
+		       struct gm_dir *dir, uint64_t va)
+{
+	struct gm_node *node = gm_page_node(page);
+
+	page->va = va;
+	gm_lock(&node->lock, GM_RANK_NODE);
+	gm_store(&page->entry, e);
+	page->dir = dir;
+	page->flags &= ~GM_PAGE_PREFERRED;
+	if (e->flags & GM_ENTRY_PREFERRED && e->node == page->nid)
+		page->flags |= GM_PAGE_PREFERRED;
+	gm_unlock(&node->lock, GM_RANK_NODE);
+}
+
+/* At no time is one of the pages nobody's: whoever walks over them would pass
+ * it by. */
+void gm_entries_swap_locked(struct gm_entry *a, struct gm_entry *b)
+{
+	struct gm_page *pa = a->copies, *pb = b->copies;
+	struct gm_dir *dir = pa->dir;
+	uint64_t va = pa->va;
+
+	gm_assert_held(&a->lock, GM_RANK_ENTRY);
+	gm_assert_held(&b->lock, GM_RANK_ENTRY);
+	GM_BUG_ON(pa->next || pb->next || pa->prot || pb->prot);
+	a->copies = pb;
+	b->copies = pa;
+	page_owner(pa, b, pb->dir, pb->va);
+	page_owner(pb, a, dir, va);
+}
+
 void gm_entry_set_locked(struct gm_entry *e, enum gm_page_state state)
 {
 	gm_assert_held(&e->lock, GM_RANK_ENTRY);

@@ -104,6 +104,13 @@ static int get_host_page(struct gm_batch *b, struct gm_fault *f)
 	return err;
 }
 
+/* A hint names a host node, and there are others: does the page go there? */
+static int wants_node(const struct gm_batch *b)
+{
+	return !b->ctx && b->hint && gm_machine.nr_host_nodes > 1 &&
+	       b->nid >= 0;
+}
+
 static void prepare(struct gm_batch *b)
 {
 	unsigned int i;
@@ -113,8 +120,10 @@ static void prepare(struct gm_batch *b)
 		if (b->faults[i].outcome == GM_OUT_PENDING)
 			want(b, &b->faults[i]);
 	err = b->ctx ? get_frames(b) : 0;
-	if (!err && b->ctx)
+	if (!err)
 		err = get_slots(b);
+	if (!err && wants_node(b))
+		err = gm_region_track(b->region);
 	for (i = 0; i < b->n; i++) {
 		struct gm_fault *f = &b->faults[i];
 
@@ -220,6 +229,12 @@ static int wants_exclusive(struct gm_batch *b, struct gm_fault *f)
 	       !(e->flags & GM_ENTRY_READ_MOSTLY);
 }
 
+/* What gm_move_pages() has moved is there alone. */
+static int moves_alone(const struct gm_batch *b, const struct gm_fault *f)
+{
+	return b->move && !(f->entry->flags & GM_ENTRY_READ_MOSTLY);
+}
+
 /* The XPU has a copy: at most its mapping is missing or too weak. */
 static void plan_own(struct gm_batch *b, struct gm_fault *f,
 		     struct gm_page *own)
@@ -227,6 +242,8 @@ static void plan_own(struct gm_batch *b, struct gm_fault *f,
 	int enough = own->va == f->va && (own->prot & GM_PROT_READ) &&
 		     (f->access == GM_READ || (own->prot & GM_PROT_WRITE));
 
+	if (moves_alone(b, f) && f->entry->copies->next)
+		enough = 0;
 	if (enough) {
 		gm_page_touch(own);
 		fail(f, GM_OUT_ALREADY);
@@ -235,7 +252,7 @@ static void plan_own(struct gm_batch *b, struct gm_fault *f,
 	f->dst = own;
 	/* Alone with the page, it may as well be allowed to write; and if it
 	 * cannot report its stores, it must be alone. */
-	f->exclusive = f->access == GM_WRITE ||
+	f->exclusive = f->access == GM_WRITE || moves_alone(b, f) ||
 		       ((f->entry->state == GM_STATE_MODIFIED ||
 			 !(b->ctx->dev->caps & GM_CAP_WRITE_FAULT)) &&
 			wants_exclusive(b, f));
@@ -280,15 +297,54 @@ static void plan_xpu(struct gm_batch *b, struct gm_fault *f)
 		need(f, &f->want_page);
 		return;
 	}
-	f->exclusive = wants_exclusive(b, f);
+	f->exclusive = wants_exclusive(b, f) || moves_alone(b, f);
 	if (gm_entry_on_cpu(e)) {
 		if (!f->slot)
 			need(f, &f->want_slot);
+	} else if (e->state == GM_STATE_EMPTY && b->move) {
+		fail(f, GM_OUT_ABSENT);
 	} else if (e->state == GM_STATE_EMPTY) {
 		f->fresh = 1;
 		f->exclusive = 1;
 	} else {
 		plan_source(b, f);
+	}
+}
+
+/* The page for it is there, and it is of the node. */
+static int got_there(struct gm_batch *b, struct gm_fault *f)
+{
+	if (!f->page) {
+		need(f, &f->want_page);
+		return 0;
+	}
+	if (f->page->nid == b->nid)
+		return 1;
+	gm_host_error(-ENOMEM, "host node %d is full", b->nid);
+	fail(f, GM_OUT_NOMEM);
+	return 0;
+}
+
+/* The CPU has it mapped: at home, unless that is another host node. */
+static void plan_mapped(struct gm_batch *b, struct gm_fault *f)
+{
+	const struct gm_entry *e = f->entry;
+	int nid = b->nid;
+
+	if (wants_node(b) || b->move)
+		nid = gm_host_cpu_node(b->as, f->va);
+	f->from = nid < 0 ? GM_NODE_NONE : nid;
+	if (nid < 0 && b->move) {
+		fail(f, GM_OUT_ABSENT);
+	} else if (nid < 0 || nid == b->nid || !wants_node(b)) {
+		fail(f, GM_OUT_ALREADY);
+	} else if ((e->flags & GM_ENTRY_PINNED) && e->node != b->nid &&
+		   e->node < gm_machine.nr_host_nodes) {
+		fail(f, GM_OUT_PINNED);
+	} else if (got_there(b, f)) {
+		f->relocate = 1;
+		if (!f->slot)
+			need(f, &f->want_slot);
 	}
 }
 
@@ -300,10 +356,20 @@ static void plan_cpu(struct gm_batch *b, struct gm_fault *f)
 		return;
 	f->exclusive = 1;
 	if (b->hint && gm_entry_on_cpu(e)) {
-		fail(f, GM_OUT_ALREADY);
+		plan_mapped(b, f);
+		return;
+	}
+	if (b->move && e->state == GM_STATE_EMPTY) {
+		fail(f, GM_OUT_ABSENT);
 		return;
 	}
 	f->dst = gm_entry_host_copy(e);
+	if (f->dst && wants_node(b) && f->dst->nid != b->nid) {
+		f->dst = NULL;
+		if (got_there(b, f))
+			plan_source(b, f);
+		return;
+	}
 	if (f->dst) {
 		f->from = f->dst->nid;
 		return;
@@ -392,6 +458,7 @@ static void begin(struct gm_fault *f)
 	f->outcome = GM_OUT_PENDING;
 	f->exclusive = 0;
 	f->fresh = 0;
+	f->relocate = 0;
 	f->copied = 0;
 	f->src = NULL;
 	f->dst = NULL;

@@ -91,7 +91,8 @@ void gm_host_sleep_until(uint64_t ns);
  * Call fn(arg, i) for each i below @n, on up to @width threads of which the
  * caller is one; return when all have returned. A text that fn makes by
  * gm_host_error() is the caller's afterwards, whichever thread ran it.
- * pre: no lock is held.
+ * pre: no lock is held; or only such of rank ENTRY, and @fn neither takes a lock
+ *      nor waits for anybody: it copies.
  */
 void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 		      unsigned int n, unsigned int width);
@@ -152,6 +153,8 @@ void *gm_host_page_ptr(const struct gm_page *page);
  */
 void gm_host_copy(void *dst, const void *src, size_t len);
 void gm_host_zero(void *dst, size_t len);
+/* The two change places. pre: multiples of 8; @len too. */
+void gm_host_exchange(void *a, void *b, size_t len);
 
 /* --- the program's page table ----------------------------------------- */
 
@@ -187,6 +190,13 @@ void gm_host_cpu_map(struct gm_as *as, uint64_t va, struct gm_page **pages,
  */
 void gm_host_cpu_unmap(struct gm_as *as, uint64_t va, struct gm_page **slots,
 		       unsigned int n, unsigned int prot, int *status);
+
+/*
+ * The host node of what the program has mapped at @va, without touching it: of
+ * its first part that is there. -ENOENT: nothing is, or only zeros that all
+ * share.
+ */
+int gm_host_cpu_node(struct gm_as *as, uint64_t va);
 
 /*
  * The program faults in a page of which a part is there: fill the missing

@@ -41,6 +41,9 @@ int gm_entry_on_cpu(const struct gm_entry *e);
 void gm_entry_add_locked(struct gm_dir *dir, struct gm_entry *e,
 			 struct gm_page *page, uint64_t va);
 void gm_entry_remove_locked(struct gm_entry *e, struct gm_page *page);
+/* Two entries that have one copy each, which nobody has mapped, and neither of
+ * which is pinned, have the other's from now on. */
+void gm_entries_swap_locked(struct gm_entry *a, struct gm_entry *b);
 /* No copies any more: Empty, Poison, or Modified by the CPU. */
 void gm_entry_set_locked(struct gm_entry *e, enum gm_page_state state);
 
@@ -192,6 +195,7 @@ enum gm_outcome {
 	GM_OUT_PINNED,
 	GM_OUT_NOMEM,
 	GM_OUT_POISON,
+	GM_OUT_ABSENT, /* a move, and there is no data to be moved */
 	GM_OUT_FRAGMENTED,
 	GM_OUT_DEVICE, /* an operator failed, see gm_fault.err */
 	GM_OUT_HOST, /* the host failed, see gm_fault.err */
@@ -215,6 +219,7 @@ enum gm_outcome {
  * @zeroed: @page reads as zeros
  * @exclusive: the other copies go
  * @fresh: there is no data: zeros
+ * @relocate: the CPU has it mapped, on another host node than wanted
  * @src: the copy to take the data from
  * @dst: the copy that the processor will have mapped
  * @from: node the data came from, for the trace
@@ -236,6 +241,7 @@ struct gm_fault {
 	uint8_t zeroed;
 	uint8_t exclusive;
 	uint8_t fresh;
+	uint8_t relocate;
 	struct gm_page *src;
 	struct gm_page *dst;
 	int from;
@@ -250,7 +256,9 @@ struct gm_fault {
  * @region: all pages are in it; referenced
  * @ctx: the XPU context, NULL for the CPU
  * @nid: for the CPU, the host node for new pages, or GM_NODE_NONE
- * @hint: a hint, not a fault: what the CPU has mapped is at home already
+ * @hint: a hint, not a fault: what the CPU has mapped on its node is at home
+ * @move: gm_move_pages(): what has no data stays without
+ * @width: threads that may copy one page together
  * @n: how many
  * @faults: in ascending order of their addresses
  */
@@ -260,6 +268,8 @@ struct gm_batch {
 	struct gm_ctx *ctx;
 	int nid;
 	uint8_t hint;
+	uint8_t move;
+	uint8_t width;
 	unsigned int n;
 	struct gm_fault faults[GM_BATCH];
 };
@@ -279,10 +289,46 @@ int gm_page_write(struct gm_page *dst, uint64_t off, const void *src,
  * status[i]: 0 or an errno. */
 void gm_pages_unmap(struct gm_page **pages, unsigned int n, int *status);
 int gm_page_unmap(struct gm_page *page);
+/* Map them for their contexts, with page->prot; likewise. */
+void gm_pages_map(struct gm_page **pages, unsigned int n, int *status);
 /* Make the mapping read-only. */
 int gm_page_unwrite(struct gm_page *page);
 /* Unlink a copy that holds nothing of value, and give its page back. */
 void gm_copy_drop_locked(struct gm_entry *e, struct gm_page *page);
+
+/* --- cut.c: one page over several threads, and two that change places ---- */
+
+#define GM_CUTS 4 /* parts that a page is cut into */
+#define GM_SWAP_CHUNK (GM_PAGE_SIZE / 32)
+#define GM_SWAP_BUF (2 * GM_CUTS * GM_SWAP_CHUNK)
+
+/* gm_page_copy() by up to @width threads. Entries are locked. */
+int gm_page_copy_wide(struct gm_page *dst, struct gm_page *src,
+		      unsigned int width);
+
+/**
+ * struct gm_swap - two pages of different nodes that change contents
+ * @pages: the two
+ * @buf: GM_SWAP_BUF bytes
+ * @done: by cut: chunks that have changed places
+ * @stage: by cut: how far the next one got
+ * @err: what an operator said
+ */
+struct gm_swap {
+	struct gm_page *pages[2];
+	char *buf;
+	unsigned int done[GM_CUTS];
+	uint8_t stage[GM_CUTS];
+	int err;
+};
+
+/* In place, chunk by chunk. Entries are locked, and nobody has them mapped. */
+int gm_swap_run(struct gm_swap *s, unsigned int width);
+/*
+ * It failed in the middle: gather what page @which held before in a host place
+ * with memory, wherever its chunks are. -EIO: some cannot be read any more.
+ */
+int gm_swap_rescue(struct gm_swap *s, unsigned int which, struct gm_page *to);
 
 /* --- fault.c, serve.c -------------------------------------------------- */
 
@@ -299,13 +345,20 @@ void gm_batch_serve(struct gm_batch *b);
  * @ctx: the XPU context, NULL for the CPU
  * @nid: for the CPU, the host node, or GM_NODE_NONE
  * @hint: a hint asks for it, not a fault
+ * @move: gm_move_pages() does
+ * @width: threads that may copy one page together
  */
 struct gm_target {
 	struct gm_as *as;
 	struct gm_ctx *ctx;
 	int nid;
 	uint8_t hint;
+	uint8_t move;
+	uint8_t width;
 };
+
+/* The processor of a node; an XPU's context is to be put afterwards. */
+int gm_target_of(struct gm_as *as, int node, struct gm_target *t);
 
 /*
  * Serve up to GM_BATCH addresses, ascending, without doubles. status[i] is 0 or
@@ -390,6 +443,13 @@ struct gm_ctx *gm_ctx_of_node(struct gm_as *as, int nid);
 void gm_ctx_put(struct gm_ctx *ctx);
 /* @ctx may be NULL. */
 void gm_ctx_release_va(struct gm_ctx *ctx, uint64_t va, uint64_t len);
+
+/* --- move.c ------------------------------------------------------------- */
+
+/* Count a page that gm_move_pages() or gm_exchange_pages() could not move. */
+void gm_move_failed(struct gm_node *node, int err);
+/* The host node of what the CPU has mapped; 0 if that cannot be said. */
+int gm_cpu_node(struct gm_as *as, uint64_t va);
 
 /* --- stats.c ----------------------------------------------------------- */
 

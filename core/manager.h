@@ -43,6 +43,21 @@ int gm_as_advise(struct gm_as *as, int node, uint64_t va, uint64_t len,
 int gm_as_copy(struct gm_as *as, int node, uint64_t dst, uint64_t src,
 	       uint64_t len);
 
+/*
+ * What gm_move_pages() and gm_exchange_pages() do with pages of unified memory.
+ * status[i] is the node that vas[i]'s data is on afterwards, or a negative
+ * errno. @nodes may be NULL: only report. All nodes are known to exist, and
+ * flags are of enum gm_move_flags. Return: how many pages, or pairs, failed.
+ */
+uint64_t gm_as_move(struct gm_as *as, uint64_t n, const uint64_t *vas,
+		    const int *nodes, int *status, unsigned int flags);
+uint64_t gm_as_exchange(struct gm_as *as, uint64_t n, const uint64_t *from,
+			const uint64_t *to, int *status, unsigned int flags);
+/* The node that a page's data is on, or what gm_as_move() would say. */
+int gm_as_node_of(struct gm_as *as, uint64_t va);
+/* 0 if pages can go there; otherwise -ENODEV and a text. */
+int gm_machine_has_node(int nid);
+
 /* GM_WILLNEED for all regions. */
 int gm_as_prefetch_all(struct gm_as *as, int node);
 

@@ -83,15 +83,7 @@ int gm_page_copy_part(struct gm_page *dst, uint64_t dst_off,
 
 int gm_page_copy(struct gm_page *dst, struct gm_page *src)
 {
-	int err = gm_page_copy_part(dst, 0, src, 0, GM_PAGE_SIZE);
-
-	if (err)
-		return err;
-	if (!gm_page_is_host(src) && gm_page_is_host(dst))
-		gm_count(gm_page_node(src), to_host, 1);
-	else if (gm_page_is_host(src) && !gm_page_is_host(dst))
-		gm_count(gm_page_node(dst), to_xpu, 1);
-	return 0;
+	return gm_page_copy_wide(dst, src, 1);
 }
 
 int gm_page_zero(struct gm_page *page, uint64_t off, uint64_t len)
@@ -152,8 +144,8 @@ static void ctx_runs(struct gm_ctx *ctx, const struct gm_pmap_run *runs,
 }
 
 /* Pages of several contexts, sorted only as they come; enter or clear all. */
-static void pages_map(struct gm_page **pages, unsigned int n, int enter,
-		      int *status)
+static void enter_or_clear(struct gm_page **pages, unsigned int n, int enter,
+			   int *status)
 {
 	struct gm_pmap_run runs[GM_BATCH];
 	int run_status[GM_BATCH];
@@ -182,6 +174,11 @@ static void pages_map(struct gm_page **pages, unsigned int n, int enter,
 	}
 }
 
+void gm_pages_map(struct gm_page **pages, unsigned int n, int *status)
+{
+	enter_or_clear(pages, n, 1, status);
+}
+
 void gm_pages_unmap(struct gm_page **pages, unsigned int n, int *status)
 {
 	struct gm_page *mapped[GM_BATCH];
@@ -193,7 +190,7 @@ void gm_pages_unmap(struct gm_page **pages, unsigned int n, int *status)
 	for (i = 0; i < n; i++)
 		if (pages[i]->prot)
 			mapped[nr++] = pages[i];
-	pages_map(mapped, nr, 0, result);
+	enter_or_clear(mapped, nr, 0, result);
 	for (i = 0, nr = 0; i < n; i++) {
 		status[i] = pages[i]->prot ? result[nr++] : 0;
 		if (!status[i])
@@ -284,6 +281,8 @@ static void taken_off(struct gm_batch *b, struct gm_fault *f, int status)
 		gm_entry_set_locked(f->entry, GM_STATE_EMPTY);
 		f->fresh = 1;
 		f->exclusive = 1;
+		if (b->move)
+			f->outcome = GM_OUT_ABSENT;
 	} else if (status == -EXDEV) {
 		f->outcome = GM_OUT_FRAGMENTED;
 	} else {
@@ -293,7 +292,8 @@ static void taken_off(struct gm_batch *b, struct gm_fault *f, int status)
 
 static int leaves_cpu(const struct gm_batch *b, const struct gm_fault *f)
 {
-	return b->ctx && pending(f) && !f->dst && gm_entry_on_cpu(f->entry);
+	return (b->ctx || f->relocate) && pending(f) && !f->dst &&
+	       gm_entry_on_cpu(f->entry);
 }
 
 /* What the CPU has mapped goes to places at rest, neighbours together. */
@@ -393,17 +393,17 @@ static void revoke(struct gm_batch *b)
 
 /* --- phase 2: copy all ------------------------------------------------- */
 
-static int copy_over(struct gm_fault *f)
+static int copy_over(struct gm_fault *f, unsigned int width)
 {
 	struct gm_page *src = f->src, *dst = f->page;
 	int err;
 
 	if (gm_page_is_host(src) || gm_page_is_host(dst) ||
 	    src->nid == dst->nid)
-		return gm_page_copy(dst, src);
-	err = gm_page_copy(f->bounce, src);
+		return gm_page_copy_wide(dst, src, width);
+	err = gm_page_copy_wide(f->bounce, src, width);
 	if (!err)
-		err = gm_page_copy(dst, f->bounce);
+		err = gm_page_copy_wide(dst, f->bounce, width);
 	if (!err)
 		gm_count(gm_page_node(dst), xpu_to_xpu, 1);
 	return err;
@@ -420,7 +420,7 @@ static void copy_all(struct gm_batch *b)
 		if (!pending(f) || f->dst)
 			continue;
 		if (!f->fresh) {
-			err = copy_over(f);
+			err = copy_over(f, b->width);
 			f->copied = GM_PAGE_SIZE;
 			f->zeroed = 0;
 		} else if (!f->zeroed) {
@@ -450,7 +450,9 @@ static void count_commit(struct gm_batch *b, struct gm_fault *f, int nid)
 
 	if (f->fresh)
 		gm_count(node, zeroed, 1);
-	if (b->hint && (f->fresh || f->copied))
+	if (b->move && f->copied)
+		gm_count(node, moved, 1);
+	else if (b->hint && (f->fresh || f->copied))
 		gm_count(node, prefetched, 1);
 }
 
@@ -515,7 +517,7 @@ static void map_xpu(struct gm_batch *b)
 		pages[n] = page;
 		faults[n++] = f;
 	}
-	pages_map(pages, n, 1, status);
+	gm_pages_map(pages, n, status);
 	for (i = 0; i < n; i++) {
 		if (!status[i]) {
 			commit_xpu(b, faults[i]);

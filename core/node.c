@@ -277,13 +277,15 @@ void gm_page_prefer(struct gm_page *page, int preferred)
 	gm_unlock(&node->lock, GM_RANK_NODE);
 }
 
-static int walk_page(struct gm_node *node, struct gm_page *page,
-		     const struct gm_walk *walk)
+/* *@again: an exchange has given the page to another entry meanwhile. */
+static int walk_once(struct gm_node *node, struct gm_page *page,
+		     const struct gm_walk *walk, int *again)
 {
-	struct gm_entry *e;
+	struct gm_entry *e, *now;
 	struct gm_dir *dir;
 	int err = 0;
 
+	*again = 0;
 	gm_lock(&node->lock, GM_RANK_NODE);
 	e = page->entry;
 	dir = page->dir;
@@ -295,10 +297,24 @@ static int walk_page(struct gm_node *node, struct gm_page *page,
 	if (walk->before)
 		walk->before(dir, walk->arg);
 	gm_lock(&e->lock, GM_RANK_ENTRY);
-	if (gm_load(&page->entry) == e)
+	now = gm_load(&page->entry);
+	if (now == e)
 		err = walk->page(page, walk->arg);
+	else
+		*again = now != NULL;
 	gm_unlock(&e->lock, GM_RANK_ENTRY);
 	gm_dir_put(dir);
+	return err;
+}
+
+static int walk_page(struct gm_node *node, struct gm_page *page,
+		     const struct gm_walk *walk)
+{
+	int err, again;
+
+	do {
+		err = walk_once(node, page, walk, &again);
+	} while (!err && again);
 	return err;
 }
 

@@ -9,6 +9,8 @@
 /* How long a page that the kernel holds is waited for: a second. */
 #define BUSY_STEP_NS 1000000
 #define BUSY_STEPS 1000
+/* A call that says what became of each page need not: ten milliseconds. */
+#define MOVE_BUSY_STEPS 10
 /* A CPU fault has nobody to tell of an operator that failed just once. */
 #define CPU_TRIES 3
 
@@ -58,6 +60,9 @@ static int outcome_error(const struct gm_target *t, const struct gm_fault *f)
 			-EHWPOISON,
 			"the page at 0x%llx was lost with an XPU's memory",
 			ull(f->va));
+	case GM_OUT_ABSENT:
+		return gm_host_error(-ENOENT, "there is no data at 0x%llx",
+				     ull(f->va));
 	case GM_OUT_FRAGMENTED:
 		return gm_host_error(
 			-EFAULT,
@@ -92,7 +97,7 @@ static void count(const struct gm_target *t, const struct gm_fault *f,
 		return;
 	}
 	if (f->outcome != GM_OUT_DONE) {
-		gm_count(node, faults_failed, 1);
+		gm_count(node, faults_failed, !t->move);
 		gm_trace(GM_EV_ERROR, f->access, f->va, 0, f->from, to, start,
 			 f->err);
 		return;
@@ -180,7 +185,10 @@ static void serve_some(const struct gm_target *t, const uint64_t *vas,
 	struct gm_serving s = { .batch = { .as = t->as,
 					   .ctx = t->ctx,
 					   .nid = t->nid,
-					   .hint = t->hint } };
+					   .hint = t->hint,
+					   .move = t->move,
+					   .width = t->width } };
+	unsigned int patience = t->move ? MOVE_BUSY_STEPS : BUSY_STEPS;
 	uint64_t start = gm_host_now();
 	unsigned int i, was_busy = 0;
 
@@ -203,7 +211,7 @@ static void serve_some(const struct gm_target *t, const uint64_t *vas,
 	for (i = 0; i < s.batch.n; i++) {
 		struct gm_fault *f = &s.batch.faults[i];
 
-		if (worth_a_wait(t, f) && *busy < BUSY_STEPS) {
+		if (worth_a_wait(t, f) && *busy < patience) {
 			was_busy = 1;
 			continue;
 		}

@@ -122,7 +122,8 @@ int gm_machine_stats(int nid, struct gm_stats *out)
 /* From this on a page counts as fought for. */
 #define FALSE_SHARING_STEPS 3
 
-static void where_locked(struct gm_entry *e, struct gm_where *out)
+static void where_locked(struct gm_as *as, struct gm_entry *e,
+			 struct gm_where *out)
 {
 	struct gm_page *page;
 
@@ -131,9 +132,9 @@ static void where_locked(struct gm_entry *e, struct gm_where *out)
 	out->faults = e->faults;
 	out->false_sharing = e->pingpong >= FALSE_SHARING_STEPS;
 	if (gm_entry_on_cpu(e) || e->state == GM_STATE_FRAGMENTED) {
-		out->node = 0;
-		out->copies = 1;
-		out->mapped = 1;
+		out->node = gm_cpu_node(as, out->addr);
+		out->copies = (uint64_t)1 << out->node;
+		out->mapped = out->copies;
 	}
 	for (page = e->copies; page; page = page->next) {
 		out->node = page->nid;
@@ -156,13 +157,17 @@ static void where_fresh(struct gm_dir *dir, struct gm_where *out)
 
 static void region_where(struct gm_region *r, uint64_t va, struct gm_where *out)
 {
-	struct gm_entry *e = gm_dir_peek(r->dir, gm_region_slot(r, va));
+	/* Of several host nodes the page table knows which, with a lock. */
+	struct gm_entry *e =
+		gm_machine.nr_host_nodes > 1
+			? gm_dir_entry(r->dir, gm_region_slot(r, va))
+			: gm_dir_peek(r->dir, gm_region_slot(r, va));
 	struct gm_where where = { .addr = va & ~GM_PAGE_MASK,
 				  .node = GM_NODE_NONE };
 
 	if (e) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
-		where_locked(e, &where);
+		where_locked(r->dir->as, e, &where);
 		gm_unlock(&e->lock, GM_RANK_ENTRY);
 	} else {
 		where_fresh(r->dir, &where);

@@ -61,15 +61,24 @@ static void json_times(const struct answer *a)
 static void json_counters(const char *what, const struct gm_stats *stats)
 {
 	static const char *const names[] = {
-		"faults_cpu",	    "faults_xpu_read", "faults_xpu_write",
-		"faults_coalesced", "faults_failed",   "zeroed",
-		"to_xpu",	    "to_host",	       "xpu_to_xpu",
-		"prefetched",	    "evicted_clean",   "evicted_dirty",
-		"upgraded",	    "mapped_home",     "replicas_dropped",
-		"bytes_to_xpu",	    "bytes_to_host",   "bytes_memcpy",
-		"ns_copying",	    "ns_faults",       "residence_waits",
-		"busy_waits",	    "fragmented",      "poisoned",
+		"faults_cpu",	    "faults_xpu_read",
+		"faults_xpu_write", "faults_coalesced",
+		"faults_failed",    "zeroed",
+		"to_xpu",	    "to_host",
+		"xpu_to_xpu",	    "prefetched",
+		"evicted_clean",    "evicted_dirty",
+		"upgraded",	    "mapped_home",
+		"replicas_dropped", "bytes_to_xpu",
+		"bytes_to_host",    "bytes_memcpy",
+		"ns_copying",	    "ns_faults",
+		"residence_waits",  "busy_waits",
+		"fragmented",	    "poisoned",
 		"reclaims",	    "operator_errors",
+		"between_hosts",    "moved",
+		"exchanged",	    "move_absent",
+		"move_busy",	    "move_denied",
+		"move_nomem",	    "move_failed",
+		"move_kernel",
 	};
 	const uint64_t *counters = (const uint64_t *)stats;
 

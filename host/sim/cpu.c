@@ -71,6 +71,7 @@ static int sim_map_one(struct sim_as *as, uint64_t va, struct gm_page *page)
 		return -EEXIST;
 	memcpy(slot->data, place->data, GM_PAGE_SIZE);
 	slot->present = SIM_ALL;
+	slot->nid = (uint8_t)page->nid;
 	sim_place_vacate(place);
 	sim_wake_range(as, va, GM_PAGE_SIZE);
 	return 0;
@@ -130,8 +131,18 @@ static int sim_unmap_one(struct sim_as *as, uint64_t va, struct gm_page *page)
 		return -EFAULT;
 	sim_place_fill(place);
 	sim_slot_read(slot, place->data);
+	page->nid = slot->nid;
 	slot->present = 0;
 	return 0;
+}
+
+int gm_host_cpu_node(struct gm_as *as, uint64_t va)
+{
+	struct sim_slot *slot;
+
+	sim_enter(SIM_CPU_NODE);
+	slot = sim_slot_enter(as, va & ~GM_PAGE_MASK);
+	return slot->present ? slot->nid : -ENOENT;
 }
 
 void gm_host_cpu_unmap(struct gm_as *as, uint64_t va, struct gm_page **slots,
@@ -165,6 +176,8 @@ int gm_host_cpu_fill(struct gm_as *as, uint64_t va)
 	for (i = 0; i < SIM_PIECES; i++)
 		if (missing & (1u << i))
 			memset(slot->data + i * SIM_PIECE, 0, SIM_PIECE);
+	if (!slot->present)
+		slot->nid = (uint8_t)sim_node_near();
 	slot->present |= missing;
 	sim_wake_range(as->host.sim, va, GM_PAGE_SIZE);
 	return 0;
@@ -187,6 +200,8 @@ static int sim_scatter_one(struct sim_as *as, uint64_t va,
 	if (place && !((slot->present | slot->poison) & bit)) {
 		memcpy(slot->data + (va & GM_PAGE_MASK), place->data + off,
 		       SIM_PIECE);
+		if (!slot->present)
+			slot->nid = (uint8_t)place->page.nid;
 		slot->present |= bit;
 	}
 	return SIM_PIECE;

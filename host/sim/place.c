@@ -99,7 +99,7 @@ static struct sim_place *sim_place_new(struct gm_as *as, int nid)
 	return place;
 }
 
-static int sim_node_near(void)
+int sim_node_near(void)
 {
 	return (int)(sim.current->id % sim.cfg.host_nodes);
 }
@@ -205,6 +205,25 @@ void gm_host_copy(void *dst, const void *src, size_t len)
 		sim_check_side(dst, len);
 		sim_check_side(src, len);
 		memcpy((char *)dst + at, (const char *)src + at, n);
+		sim_point(SIM_STEP);
+	}
+}
+
+void gm_host_exchange(void *a, void *b, size_t len)
+{
+	size_t at, i;
+	char c;
+
+	sim_enter(SIM_EXCHANGE);
+	SIM_CHECK(!sim_holds_rank(GM_RANK_NODE), "exchange with NODE held");
+	for (at = 0; at < len; at += 8) {
+		sim_check_side(a, len);
+		sim_check_side(b, len);
+		for (i = at; i < at + 8; i++) {
+			c = ((char *)a)[i];
+			((char *)a)[i] = ((char *)b)[i];
+			((char *)b)[i] = c;
+		}
 		sim_point(SIM_STEP);
 	}
 }

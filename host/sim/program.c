@@ -92,6 +92,8 @@ static void sim_fill_plain(struct sim_as *as, uint64_t va)
 		return;
 	memset(slot->data + (va & GM_PAGE_MASK & ~(SIM_PIECE - 1)), 0,
 	       SIM_PIECE);
+	if (!slot->present)
+		slot->nid = (uint8_t)sim_node_near();
 	slot->present |= bit;
 }
 

@@ -54,6 +54,8 @@
 	X(PAGE_PUT, 0)      \
 	X(COPY, 0)          \
 	X(ZERO, 0)          \
+	X(EXCHANGE, 0)      \
+	X(CPU_NODE, 0)      \
 	X(CPU_MAP, 1)       \
 	X(CPU_UNMAP, 1)     \
 	X(CPU_FILL, 1)      \
@@ -284,6 +286,8 @@ static inline struct sim_place *sim_place(const struct gm_page *page)
 				    offsetof(struct sim_place, page));
 }
 /* The place that holds this memory, if any. */
+/* The host node of the running task. */
+int sim_node_near(void);
 struct sim_place *sim_place_of(const void *p, size_t len);
 void sim_place_fill(struct sim_place *place);
 void sim_place_vacate(struct sim_place *place);
@@ -301,6 +305,7 @@ struct sim_slot {
 	uint8_t tracked;
 	uint8_t poison;
 	uint8_t reserved; /* GM_RANGE_RESERVE_ONLY */
+	uint8_t nid; /* of what is present */
 	uint16_t pins; /* the kernel's */
 };
 

@@ -341,9 +341,11 @@ struct sim_parallel {
 
 static void sim_parallel_work(struct sim_parallel *job)
 {
+	unsigned int held = sim.current->nr_held;
+
 	while (job->next < job->n) {
 		job->fn(job->arg, job->next++);
-		SIM_CHECK(!sim.current->nr_held,
+		SIM_CHECK(sim.current->nr_held == held,
 			  "a parallel call ends with a lock held");
 		sim_point(SIM_STEP);
 	}
@@ -365,8 +367,8 @@ void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 	unsigned int i;
 
 	sim_enter(SIM_PARALLEL);
-	SIM_CHECK(!sim.current->nr_held, "parallel with rank %d held",
-		  sim_rank_held());
+	SIM_CHECK(sim_rank_held() < 0 || sim_rank_held() == GM_RANK_ENTRY,
+		  "parallel with rank %d held", sim_rank_held());
 	for (i = 1; i < width && i < n; i++) {
 		job.helpers++;
 		sim_task_new("parallel", sim_parallel_task, &job, false);

@@ -20,20 +20,23 @@ bool gm_fork_is_child(void)
 	return is_child;
 }
 
-/* Takes no lock of the manager: who holds one may wait for the program. */
+/* Takes no lock whose holder may wait for the program. */
 static void before(void)
 {
+	gm_mover_hold();
 	urcu_bp_before_fork();
 }
 
 static void after_in_parent(void)
 {
 	urcu_bp_after_fork_parent();
+	gm_mover_release();
 }
 
 static void after_in_child(void)
 {
 	urcu_bp_after_fork_child();
+	gm_mover_reset();
 	if (gm_as_if_ready()) {
 		gm_user_close();
 		is_child = true;

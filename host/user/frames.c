@@ -186,6 +186,17 @@ void gm_frames_exit(void)
 	memset(&dock, 0, sizeof(dock));
 }
 
+static bool overlap(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)
+{
+	return a < b + b_len && b < a + a_len;
+}
+
+bool gm_frames_own(uint64_t va, uint64_t len)
+{
+	return overlap(va, len, dock.base, dock.nr_slots << GM_PAGE_SHIFT) ||
+	       overlap(va, len, (uint64_t)dock.pages, meta_len());
+}
+
 /* --- vacant slots ------------------------------------------------------- */
 
 static int grow_locked(void)

@@ -205,32 +205,77 @@ int gm_memory_node_at(uint64_t addr)
 }
 
 /*
- * Touch all of the range, on node @nid if it has room. The thread's policy is
- * used, not the mapping's: a policy of its own would split the dock.
+ * As gm_memory_node_at(), but of @n small pages, and without making any: the
+ * first that has a node. One that is not there, or is zeros that all share, or
+ * is swapped out, has none.
  */
+static int node_of_first(uint64_t addr, unsigned int n)
+{
+	void *pages[GM_PAGE_SIZE / GM_SMALL_PAGE];
+	int status[GM_PAGE_SIZE / GM_SMALL_PAGE];
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		pages[i] = (void *)(addr + i * GM_SMALL_PAGE);
+	if (syscall(SYS_move_pages, 0, (unsigned long)n, pages, NULL, status,
+		    0))
+		return -ENOENT;
+	for (i = 0; i < n; i++)
+		if (status[i] >= 0)
+			return status[i];
+	return -ENOENT;
+}
+
+int gm_host_cpu_node(struct gm_as *as, uint64_t va)
+{
+	int nid;
+
+	va &= ~GM_PAGE_MASK;
+	nid = node_of_first(va, 1);
+	if (nid < 0)
+		nid = node_of_first(va, GM_PAGE_SIZE / GM_SMALL_PAGE);
+	return nid;
+}
+
+/*
+ * From now on this thread's new pages come from node @nid, if it has room. The
+ * thread's policy is used, not the mapping's: a policy of its own would split
+ * the dock.
+ */
+void gm_memory_prefer(int nid, struct gm_policy *old)
+{
+	unsigned long mask[GM_POLICY_WORDS] = { 0 };
+
+	old->set = false;
+	if (gm_user.nr_nodes == 1 || nid < 0)
+		return;
+	mask[nid / 64] |= 1UL << (nid % 64);
+	old->set = !syscall(SYS_get_mempolicy, &old->mode, old->mask, 1024UL,
+			    0UL, 0UL) &&
+		   !syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, 1024UL);
+}
+
+void gm_memory_restore(const struct gm_policy *old)
+{
+	if (old->set)
+		syscall(SYS_set_mempolicy, old->mode,
+			old->mode == MPOL_DEFAULT ? NULL : old->mask, 1024UL);
+}
+
+/* Touch all of the range, on node @nid if it has room. */
 int gm_memory_populate(uint64_t addr, uint64_t len, int nid)
 {
-	bool bind = gm_user.nr_nodes > 1 && nid >= 0;
-	unsigned long mask[1024 / 64] = { 0 }, saved[1024 / 64] = { 0 };
-	int mode = MPOL_DEFAULT;
+	struct gm_policy policy;
 	int rc;
 
 	if (gm_memory_headroom() < len)
 		return -ENOMEM;
-	if (bind) {
-		mask[nid / 64] |= 1UL << (nid % 64);
-		if (syscall(SYS_get_mempolicy, &mode, saved, 1024UL, 0UL,
-			    0UL) ||
-		    syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, 1024UL))
-			bind = false;
-	}
+	gm_memory_prefer(nid, &policy);
 	do {
 		rc = gm_sys_madvise(addr, len, MADV_POPULATE_WRITE);
 	} while (rc && (errno == EAGAIN || errno == EINTR));
 	rc = rc ? -ENOMEM : 0;
-	if (bind)
-		syscall(SYS_set_mempolicy, mode,
-			mode == MPOL_DEFAULT ? NULL : saved, 1024UL);
+	gm_memory_restore(&policy);
 	return rc;
 }
 
@@ -349,6 +394,20 @@ void gm_copy_calibrate(void)
 void gm_host_copy(void *dst, const void *src, size_t len)
 {
 	copy_best(dst, src, len);
+}
+
+/* In chunks that the nearest cache holds: each byte is read once. */
+void gm_host_exchange(void *a, void *b, size_t len)
+{
+	char buf[4096];
+	size_t n;
+
+	for (; len; len -= n, a = (char *)a + n, b = (char *)b + n) {
+		n = GM_MIN(len, sizeof(buf));
+		memcpy(buf, a, n);
+		memcpy(a, b, n);
+		memcpy(b, buf, n);
+	}
 }
 
 void gm_host_zero(void *dst, size_t len)

@@ -197,10 +197,13 @@ uint64_t gm_copy_range(uint64_t dst, uint64_t src, uint64_t len, int *err)
 
 static int copy_home(uint64_t va, struct gm_page *page)
 {
+	struct gm_policy policy;
 	uint64_t done;
 	int err;
 
+	gm_memory_prefer(page->nid, &policy);
 	done = gm_copy_range(va, page->addr, GM_PAGE_SIZE, &err);
+	gm_memory_restore(&policy);
 	if (done < GM_PAGE_SIZE) {
 		if (done)
 			gm_events_zap(va, GM_PAGE_SIZE);
@@ -340,18 +343,17 @@ static void taken(uint64_t va, struct gm_page **slots, unsigned int n)
 
 	if (!n)
 		return;
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n; i++)
 		slots[i]->vacant = 0;
-		if (gm_user.nr_nodes > 1)
-			slots[i]->nid =
-				(int16_t)gm_memory_node_at(slots[i]->addr);
+	if (!gm_vma_huge(slots[0]->addr, slots[0]->addr + n * GM_PAGE_SIZE)) {
+		for (i = 0; i < n; i++)
+			if (!gm_vma_huge(slots[i]->addr,
+					 slots[i]->addr + GM_PAGE_SIZE))
+				make_huge(va + i * GM_PAGE_SIZE, slots[i]);
 	}
-	if (gm_vma_huge(slots[0]->addr, slots[0]->addr + n * GM_PAGE_SIZE))
-		return;
-	for (i = 0; i < n; i++) {
-		if (!gm_vma_huge(slots[i]->addr, slots[i]->addr + GM_PAGE_SIZE))
-			make_huge(va + i * GM_PAGE_SIZE, slots[i]);
-	}
+	/* Last, for a page made huge may have come to another node. */
+	for (i = 0; i < n && gm_user.nr_nodes > 1; i++)
+		slots[i]->nid = (int16_t)gm_memory_node_at(slots[i]->addr);
 }
 
 static int unmap_read_only(uint64_t va, struct gm_page *slot)
@@ -382,8 +384,11 @@ void gm_host_cpu_unmap(struct gm_as *as, uint64_t va, struct gm_page **slots,
 		if (!(prot & GM_PROT_WRITE)) {
 			status[i] =
 				prot ? unmap_read_only(at, slots[i]) : -EBUSY;
-			if (!status[i])
+			if (!status[i]) {
 				slots[i]->vacant = 0;
+				slots[i]->nid = (int16_t)gm_memory_node_at(
+					slots[i]->addr);
+			}
 			i++;
 			continue;
 		}

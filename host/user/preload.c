@@ -3,12 +3,13 @@
  * preload.c - unified memory for unchanged programs
  *
  * mmap() with MAP_XPU_VISIBLE makes unified memory; the other memory calls,
- * where they meet it, do what gmm.h's do. Everything else goes to the kernel
- * unchanged.
+ * where they meet it, do what gmm.h's do. move_pages() of the calling process is
+ * gm_move_pages(). Everything else goes to the kernel unchanged.
  */
 #undef _FILE_OFFSET_BITS /* mmap() and mmap64() are to be two names */
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -17,6 +18,9 @@
 #include "gmm/gmm.h"
 
 #define PUBLIC __attribute__((visibility("default")))
+#define MPOL_MF_MOVE (1 << 1)
+/* Of a program, all of them. */
+#define ADDRESSES ((size_t)1 << 47)
 
 /* Of libgmm. 0: no unified memory there, 1: some, 2: and nothing else. */
 int gm_preload_meets(const void *addr, size_t len);
@@ -87,4 +91,22 @@ PUBLIC int madvise(void *addr, size_t len, int advice)
 	    gm_preload_meets(addr, len))
 		return gmadvise(GM_NODE_NONE, addr, len, GM_DONTNEED);
 	return (int)syscall(SYS_madvise, addr, len, advice);
+}
+
+/*
+ * libnuma's name for the system call. Of other processes, and of pages that
+ * others share (MPOL_MF_MOVE_ALL), Linux alone can move them.
+ */
+long move_pages(int pid, unsigned long count, void **pages, const int *nodes,
+		int *status, int flags);
+PUBLIC long move_pages(int pid, unsigned long count, void **pages,
+		       const int *nodes, int *status, int flags)
+{
+	bool ours = (!pid || pid == getpid()) && !(flags & ~MPOL_MF_MOVE);
+
+	/* Only asking, it need not know of us if there is no unified memory. */
+	if (ours && (nodes || gm_preload_meets(NULL, ADDRESSES)))
+		return gm_move_pages(count, pages, nodes, status,
+				     GM_MOVE_PARALLEL | GM_MOVE_CONCURRENT);
+	return syscall(SYS_move_pages, pid, count, pages, nodes, status, flags);
 }

@@ -155,7 +155,7 @@ static int uffd_failed(void)
 			     strerror(errno));
 }
 
-static int make_uffd(uint64_t features, int *out)
+int gm_uffd_make(uint64_t features, int *out)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	int fd = open_uffd(false);
@@ -235,9 +235,9 @@ int gm_user_probe(void)
 	if (!rc)
 		rc = check_huge_pages();
 	if (!rc)
-		rc = make_uffd(NEEDED, &gm_user.fd_region);
+		rc = gm_uffd_make(NEEDED, &gm_user.fd_region);
 	if (!rc)
-		rc = make_uffd(UFFD_FEATURE_MOVE, &gm_user.fd_dock);
+		rc = gm_uffd_make(UFFD_FEATURE_MOVE, &gm_user.fd_dock);
 	if (!rc)
 		rc = check_move();
 	if (!rc)

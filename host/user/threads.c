@@ -71,6 +71,21 @@ struct gm_thread *gm_thread_by_tid(pid_t tid)
 	return NULL;
 }
 
+bool gm_threads_own(uint64_t va, uint64_t len)
+{
+	unsigned int i, n = gm_load(&threads.nr);
+
+	for (i = 0; i < n; i++) {
+		uint64_t stack = gm_load(&threads.all[i].stack);
+
+		/* Not there yet: wherever it comes, it may be there. */
+		if (!stack || (stack + GM_OWN_STACK > va &&
+			       stack < va + len + GM_OWN_STACK))
+			return true;
+	}
+	return false;
+}
+
 /* --- work shared among threads ------------------------------------------ */
 
 static void run_job(struct job *job)
@@ -157,7 +172,7 @@ void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 {
 	struct job job = { .fn = fn, .arg = arg, .n = n };
 
-	gm_assert_below((enum gm_rank)0);
+	gm_assert_below((enum gm_rank)(GM_RANK_ENTRY + 1));
 	width = GM_MIN(GM_MIN(width, n), gm_user.nr_helpers + 1);
 	width = width ? width - 1 : 0; /* not counting the caller */
 	job.width = width;
@@ -183,6 +198,7 @@ static void *thread_main(void *arg)
 {
 	struct gm_thread *self = arg;
 
+	gm_store(&self->stack, (uint64_t)__builtin_frame_address(0));
 	gm_store(&self->tid, (pid_t)syscall(SYS_gettid));
 	prctl(PR_SET_NAME, "gmm");
 	/* The first use of RCU registers the thread: not in a fault. */

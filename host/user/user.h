@@ -76,6 +76,8 @@ void gm_assert_below(enum gm_rank rank);
 struct gm_as *gm_as_if_ready(void);
 void gm_error_clear(void);
 int gm_user_probe(void);
+/* A new userfaultfd. */
+int gm_uffd_make(uint64_t features, int *out);
 void gm_user_close(void);
 
 /* fork.c */
@@ -89,10 +91,13 @@ struct gm_thread {
 	pid_t tid;
 	void (*run)(struct gm_thread *self);
 	unsigned int index;
+	uint64_t stack; /* (A) an address in it */
 };
 int gm_threads_start(struct gm_as *as);
 void gm_threads_stop(void);
 bool gm_threads_stopping(void);
+/* Is the stack of one of them in the range? */
+bool gm_threads_own(uint64_t va, uint64_t len);
 struct gm_thread *gm_thread_by_tid(pid_t tid);
 
 /* events.c */
@@ -132,6 +137,8 @@ int gm_frames_init(void);
 void gm_frames_exit(void);
 void gm_frames_keeper(struct gm_thread *self);
 void gm_frames_ring(void);
+/* Is the dock, or what describes it, in the range? */
+bool gm_frames_own(uint64_t va, uint64_t len);
 int gm_frames_reserve(void);
 void gm_frames_discard(struct gm_page *page);
 /* Of internal use: a frame that need not be there. NULL if there is none. */
@@ -145,7 +152,58 @@ void gm_memory_exit(void);
 int gm_memory_of_node(int nid, uint64_t *total, uint64_t *free_bytes);
 int gm_memory_nr_nodes(void);
 int gm_memory_node_at(uint64_t addr);
+/* struct gm_policy - the memory policy of a thread, while it has another */
+#define GM_POLICY_WORDS (1024 / 64)
+struct gm_policy {
+	unsigned long mask[GM_POLICY_WORDS];
+	int mode;
+	bool set;
+};
+void gm_memory_prefer(int nid, struct gm_policy *old);
+void gm_memory_restore(const struct gm_policy *old);
 int gm_memory_populate(uint64_t addr, uint64_t len, int nid);
+
+/* plain.c: memory that is not unified. Status as gm_as_move()'s; @nodes may be
+ * NULL. */
+void gm_plain_move(struct gm_as *as, unsigned long n, void **pages,
+		   const int *nodes, int *status, unsigned int flags);
+
+void gm_plain_nodes(unsigned long n, void **pages, int *status);
+bool gm_plain_can_take(uint64_t va, uint64_t size);
+
+/* plain_exchange.c */
+void gm_plain_exchange(struct gm_as *as, unsigned long n, void **from,
+		       void **to, int *status, unsigned int flags);
+
+/* mover.c */
+/**
+ * struct gm_piece - a plain page on its way
+ * @va: where the program has it
+ * @out: where it is taken to, in @slot
+ * @slot: a vacant place
+ * @frame: a place with memory of the node that it goes to
+ * @away: it has been taken
+ */
+struct gm_piece {
+	uint64_t va;
+	uint64_t out;
+	struct gm_page *slot;
+	struct gm_page *frame;
+	bool away;
+};
+/* Around which nothing is moved: a thread's stack and what is next to it. */
+#define GM_OWN_STACK (256UL << 10)
+bool gm_mover_needs(uint64_t va, uint64_t len);
+/* One batch: take, then say for each what is away where it is now, then end,
+ * which puts it back. */
+int gm_mover_begin(void);
+void gm_mover_take(struct gm_piece *pieces, unsigned int n, uint64_t size);
+void gm_mover_put(const struct gm_piece *piece, uint64_t from, uint64_t size);
+void gm_mover_end(void);
+/* No batch is under way in between. */
+void gm_mover_hold(void);
+void gm_mover_release(void);
+void gm_mover_reset(void);
 
 /* range.c */
 int gm_range_init(void);

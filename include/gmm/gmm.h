@@ -171,6 +171,82 @@ int gmadvise(int node, void *addr, size_t len, int advice);
 int gmemcpy(int node, void *dst, const void *src, size_t len);
 
 /**
+ * enum gm_move_flags - how gm_move_pages() and gm_exchange_pages() go about it
+ * @GM_MOVE_PARALLEL: a huge page is cut in parts, which several threads copy,
+ *	the caller among them
+ * @GM_MOVE_CONCURRENT: pages go in batches: all are unmapped, then all are
+ *	copied, then all are mapped
+ *
+ * Two bits of their own, so that they can be added to what move_pages() takes.
+ */
+enum gm_move_flags {
+	GM_MOVE_PARALLEL = 1 << 6,
+	GM_MOVE_CONCURRENT = 1 << 7,
+};
+
+/**
+ * gm_move_pages() - move pages to the nodes that are named for each
+ * @count: how many pages
+ * @pages: an address in each, unified or plain memory
+ * @nodes: where each is to go; NULL: nothing moves, @status says where they are
+ * @status: for each, the node that it is on now, or a negative errno: ENOENT
+ *	if there is no page, EBUSY if the kernel or a GM_PIN holds it, EACCES
+ *	if its protection or somebody else's mapping of it forbids, ENOMEM if
+ *	the node is full, EHWPOISON if it was lost, EFAULT if there is no
+ *	memory or a unified page was cut, ENODEV if an XPU cannot have plain
+ *	memory or is not attached, EIO or what else the XPU's driver said
+ * @flags: 0, or enum gm_move_flags
+ *
+ * Shaped as move_pages(2), for the calling process. Unified memory goes between
+ * any two nodes, in its pages of 2 MiB, and is on that node alone afterwards,
+ * unless GM_READ_MOSTLY said that copies may stay. Plain memory goes between host nodes, in the
+ * kernel's pages; huge pages of private anonymous memory are moved by the
+ * library and stay huge, all others are left to move_pages(2) itself. A store
+ * that is made meanwhile is not lost: it waits. So do first touches of the same
+ * mapping, and fork(), for as long as a batch takes.
+ *
+ * Where the library cannot be made ready, for want of a right, say, plain memory
+ * is moved by move_pages(2) alone, and one line on the standard error says so.
+ *
+ * Context: Any thread, but not a signal handler.
+ * Return: 0; how many pages have a negative status; or -1 and errno, nothing
+ * done: EINVAL for an unknown flag, ENODEV for an unknown node, EFAULT if
+ * @pages, @nodes or @status is not memory with the right needed.
+ *
+ * Nimble (ASPLOS 2019): move_pages() with MPOL_MF_MOVE_MT and _CONCUR.
+ */
+int gm_move_pages(unsigned long count, void **pages, const int *nodes,
+		  int *status, int flags);
+
+/**
+ * gm_exchange_pages() - let pages of two nodes change places
+ * @count: how many pairs
+ * @from: an address in the one page of each pair
+ * @to: an address in the other
+ * @status: for each, the node that the page of @from is on now, or a negative
+ *	errno as gm_move_pages() says; EINVAL if one page is unified and the
+ *	other is not, or they are plain and of two sizes; EACCES if one is plain,
+ *	and not private anonymous memory that may be written
+ * @flags: 0, or enum gm_move_flags
+ *
+ * The contents change places in the memory that they have, and no third page
+ * takes part: it works where both nodes are full. Addresses keep their
+ * contents. Two pages of the same node stay as they are, and succeed. A pair
+ * that somebody holds is tried three times. If an XPU's operator fails in the
+ * middle, both pages end on the host; if its memory is lost in the middle, both
+ * may be.
+ *
+ * Context: Any thread, but not a signal handler.
+ * Return: 0; how many pairs have a negative status; or -1 and errno, nothing
+ * done: EINVAL for an unknown flag, EFAULT if @from, @to or @status is not
+ * memory with the right needed.
+ *
+ * Nimble (ASPLOS 2019): exchange_pages().
+ */
+int gm_exchange_pages(unsigned long count, void **from, void **to, int *status,
+		      int flags);
+
+/**
  * enum gm_page_state - what the directory knows of a page
  * @GM_STATE_UNTRACKED: the CPU owns it and nobody has looked
  * @GM_STATE_EMPTY: no page anywhere; the first touch finds zeros
@@ -283,6 +359,15 @@ int gm_nodes(struct gm_node_info *out, size_t n);
  * @poisoned: pages lost with an XPU
  * @reclaims: rounds of reclaim
  * @operator_errors: operators that failed
+ * @between_hosts: copied from one host node to another
+ * @moved: pages that gm_move_pages() moved (plain memory: of any size)
+ * @exchanged: pairs that gm_exchange_pages() exchanged
+ * @move_absent: pages or pairs that neither could move, for there was no data
+ * @move_busy: for the kernel or a GM_PIN held them
+ * @move_denied: for the protection forbids it
+ * @move_nomem: for the node was full
+ * @move_failed: for another reason
+ * @move_kernel: pages of plain memory left to Linux's own move_pages()
  */
 struct gm_stats {
 	uint64_t faults_cpu;
@@ -311,6 +396,15 @@ struct gm_stats {
 	uint64_t poisoned;
 	uint64_t reclaims;
 	uint64_t operator_errors;
+	uint64_t between_hosts;
+	uint64_t moved;
+	uint64_t exchanged;
+	uint64_t move_absent;
+	uint64_t move_busy;
+	uint64_t move_denied;
+	uint64_t move_nomem;
+	uint64_t move_failed;
+	uint64_t move_kernel;
 };
 
 /**

@@ -182,6 +182,45 @@ static void copy(int node, uint64_t dst, uint64_t src, uint64_t len)
 	model_release(m, dst, len, !err);
 }
 
+/* Lists whose statuses are errors: the first is the step's. */
+static int move_list(uint64_t va, unsigned int n, int node)
+{
+	uint64_t vas[4];
+	int nodes[4], status[4];
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		vas[i] = va + PAGES(i);
+		nodes[i] = node;
+	}
+	gm_as_move(&m->as->as, n, vas, nodes, status,
+		   GM_MOVE_PARALLEL | GM_MOVE_CONCURRENT);
+	for (i = 0; i < n; i++)
+		if (status[i] < 0)
+			return status[i];
+	return 0;
+}
+
+static int exchange_list(uint64_t from, uint64_t to, unsigned int n)
+{
+	uint64_t a[4], b[4];
+	int status[4];
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		a[i] = from + PAGES(i);
+		b[i] = to + PAGES(i);
+		m->swaps[model_slot(a[i])] = 1;
+		m->swaps[model_slot(b[i])] = 1;
+	}
+	gm_as_exchange(&m->as->as, n, a, b, status, GM_MOVE_CONCURRENT);
+	memset(m->swaps, 0, m->nr_slots);
+	for (i = 0; i < n; i++)
+		if (status[i] < 0)
+			return status[i];
+	return 0;
+}
+
 static void discard(uint64_t va, uint64_t len)
 {
 	int err;
@@ -259,6 +298,18 @@ static void part_one(uint64_t a)
 	at_rest();
 }
 
+/* Lists of pages that move, and that change places. */
+static void part_lists(uint64_t a)
+{
+	STEP_ON(0, move_list(a, 4, devs[0]->dev->node->nid));
+	STEP_ON(1, move_list(a, 2, devs[1]->dev->node->nid));
+	STEP(move_list(a + PAGES(1), 1, 0));
+	STEP_ON(0, exchange_list(a, a + PAGES(2), 2));
+	STEP_ON(0, exchange_list(a + PAGES(1), a + PAGES(3), 1));
+	all(a, 4, -1, false);
+	at_rest();
+}
+
 /* Copies, discards, rights, cuts, moves. */
 static uint64_t part_two(uint64_t a)
 {
@@ -301,6 +352,7 @@ static void scenario(void *arg)
 		 SIM_DEV_PROTECT | SIM_DEV_RUNS | SIM_DEV_RELEASE);
 	bring_up(1, 3, GM_CAP_REPLAY, 0);
 	part_one(a);
+	part_lists(a);
 	b = part_two(a);
 	all(b, 5, 1, false);
 	if (!devs[0]->dead) {

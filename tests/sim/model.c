@@ -20,6 +20,7 @@
 	X(discards, 1)                  \
 	X(pinned, 1)                    \
 	X(lost, 1)                      \
+	X(swaps, 1)                     \
 	X(changed_at, sizeof(uint64_t)) \
 	X(lost_at, sizeof(uint64_t))
 

@@ -47,6 +47,7 @@ struct model {
 	uint8_t *pins; /* by page: the kernel's */
 	uint8_t *discards; /* by page: the program's own, under way */
 	uint8_t *pinned; /* by page: GM_PIN may be in force */
+	uint8_t *swaps; /* by page: exchanges under way */
 	uint8_t *lost; /* by page: its data may have gone with an XPU */
 	uint64_t *changed_at; /* by page: step of the last such change */
 	uint64_t *lost_at; /* by page: step at which that was */

@@ -342,9 +342,10 @@ void torture_died(struct sim_dev *dev, bool lost)
 			struct gm_entry *e =
 				torture_entry(&m->as->as, va, NULL);
 
-			/* A copy over a page may have filled its successor. */
+			/* A copy over a page may have filled its successor,
+			 * and half of an exchange may be there. */
 			if (m->changing[slot] || m->claims[slot] ||
-			    (e && !survives(e, dev->dev)))
+			    m->swaps[slot] || (e && !survives(e, dev->dev)))
 				model_lost(m, slot);
 		}
 	}

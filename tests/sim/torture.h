@@ -17,6 +17,8 @@
 	X(XPU_BATCH, 30, op_xpu_batch)       \
 	X(WILLNEED, 40, op_willneed)         \
 	X(ADVISE, 30, op_advise)             \
+	X(MOVE, 30, op_move)                 \
+	X(EXCHANGE, 40, op_exchange)         \
 	X(PREFETCH_ALL, 2, op_prefetch_all)  \
 	X(DONTNEED, 30, op_dontneed)         \
 	X(SYS_DONTNEED, 15, op_sys_dontneed) \
