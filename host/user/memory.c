@@ -385,6 +385,25 @@ int gm_host_user_write(struct gm_as *as, uint64_t addr, const void *src,
 	return 0;
 }
 
+/* Into the buffer with plain stores, for from there it is read at once. */
+int gm_host_user_feed(struct gm_as *as, uint64_t addr, size_t len, void *buf,
+		      size_t size, int (*eat)(void *arg, size_t off, size_t n),
+		      void *arg)
+{
+	size_t done, n;
+	int err = 0;
+
+	gm_assert_below((enum gm_rank)0);
+	if (gm_vma_check(addr, len, PROT_READ))
+		return -EFAULT;
+	for (done = 0; !err && done < len; done += n) {
+		n = GM_MIN(len - done, size);
+		memcpy(buf, (const void *)(addr + done), n);
+		err = eat(arg, done, n);
+	}
+	return err;
+}
+
 int gm_host_user_copy(struct gm_as *as, uint64_t dst, uint64_t src, size_t len)
 {
 	gm_assert_below((enum gm_rank)0);
