@@ -370,15 +370,14 @@ static int node_check(struct gm_as *as, int node)
 	return 0;
 }
 
-int gm_as_copy(struct gm_as *as, int node, uint64_t dst, uint64_t src,
-	       uint64_t len)
+/* One thread's part. The ranges overlap only if there is but one. */
+static int copy_range(struct gm_as *as, int node, uint64_t dst, uint64_t src,
+		      uint64_t len)
 {
 	struct gm_memcpy m = { .as = as, .node = node };
 	int overlap = dst < src + len && src < dst + len;
-	int err = node_check(as, node);
+	int err;
 
-	if (err)
-		return err;
 	m.buffer = gm_host_zalloc(GM_COPY_CHUNK);
 	if (!m.buffer)
 		return gm_host_error(-ENOMEM, "no memory for a copy's buffer");
@@ -389,6 +388,119 @@ int gm_as_copy(struct gm_as *as, int node, uint64_t dst, uint64_t src,
 	gm_host_zfree(m.buffer, GM_COPY_CHUNK);
 	if (m.slot)
 		gm_host_page_put(as, m.slot);
+	return err;
+}
+
+/* --- parts, for several threads ---------------------------------------- */
+
+/*
+ * From how many bytes on a copy is shared among threads, how many, and how much
+ * of it each takes at a time: enough for its start not to count, little enough
+ * that all end together.
+ */
+#define SPLIT_MIN (4 * GM_PAGE_SIZE)
+#define SPLIT_THREADS 4
+#define SPLIT_PAGES 4
+
+/**
+ * struct gm_split - a copy that is done in parts
+ * @as: the address space
+ * @node: as gm_memcpy.node
+ * @dst: where it goes
+ * @src: where it comes from; the ranges do not overlap
+ * @len: bytes
+ * @step: bytes of a part; parts end where pages of the destination end
+ * @failed: the part with the lowest address that failed, with its error below:
+ *	part << 32 | -errno; UINT64_MAX while none has
+ * @nr_failed: how many have
+ */
+struct gm_split {
+	struct gm_as *as;
+	int node;
+	uint64_t dst;
+	uint64_t src;
+	uint64_t len;
+	uint64_t step;
+	uint64_t failed; /* (A) */
+	uint32_t nr_failed; /* (A) */
+};
+
+/* Where part @i begins. */
+static uint64_t split_at(const struct gm_split *s, uint64_t i)
+{
+	uint64_t at = i * s->step - (s->dst & GM_PAGE_MASK);
+
+	return i ? GM_MIN(at, s->len) : 0;
+}
+
+static void split_part(void *arg, unsigned int i)
+{
+	struct gm_split *s = arg;
+	uint64_t at = split_at(s, i), end = split_at(s, i + 1);
+	uint64_t first = gm_load(&s->failed), mine;
+	int err;
+
+	/* What comes behind an error need not be done. */
+	if (first != UINT64_MAX || at == end)
+		return;
+	err = copy_range(s->as, s->node, s->dst + at, s->src + at, end - at);
+	if (!err)
+		return;
+	__atomic_fetch_add(&s->nr_failed, 1, __ATOMIC_RELAXED);
+	mine = (uint64_t)i << 32 | (uint32_t)-err;
+	first = gm_load(&s->failed);
+	while (mine < first &&
+	       !__atomic_compare_exchange_n(&s->failed, &first, mine, 0,
+					    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+}
+
+static int split(struct gm_as *as, int node, uint64_t dst, uint64_t src,
+		 uint64_t len)
+{
+	struct gm_split s = { as, node, dst, src, len, 0, UINT64_MAX, 0 };
+	uint64_t pages =
+		((dst & GM_PAGE_MASK) + len + GM_PAGE_MASK) >> GM_PAGE_SHIFT;
+	uint64_t each = GM_MIN(GM_MAX(pages / (2 * SPLIT_THREADS), (uint64_t)1),
+			       (uint64_t)SPLIT_PAGES);
+	uint64_t n = (pages + each - 1) / each;
+	int err;
+
+	/* Of a range that large, the rest would not be counted. */
+	if (n > UINT32_MAX) {
+		each = (pages + UINT32_MAX - 1) / UINT32_MAX;
+		n = (pages + each - 1) / each;
+	}
+	s.step = each * GM_PAGE_SIZE;
+	gm_host_parallel(split_part, &s, (unsigned int)n, SPLIT_THREADS);
+	if (s.failed == UINT64_MAX)
+		return 0;
+	err = -(int)(uint32_t)s.failed;
+	/* Which of the texts is left is a matter of chance. */
+	if (s.nr_failed > 1)
+		gm_host_error(
+			err,
+			"several parts of the copy failed, the first in "
+			"%llu bytes from 0x%llx on (%d)",
+			(unsigned long long)s.step,
+			(unsigned long long)(dst +
+					     split_at(&s, s.failed >> 32)),
+			err);
+	return err;
+}
+
+int gm_as_copy(struct gm_as *as, int node, uint64_t dst, uint64_t src,
+	       uint64_t len)
+{
+	int overlap = dst < src + len && src < dst + len;
+	int err = node_check(as, node);
+
+	if (err)
+		return err;
+	if (len < SPLIT_MIN || overlap)
+		err = copy_range(as, node, dst, src, len);
+	else
+		err = split(as, node, dst, src, len);
 	if (!err)
 		gm_count(gm_machine.nodes[GM_MAX(node, 0)], bytes_memcpy, len);
 	gm_machine_settle();
