@@ -33,6 +33,11 @@ static const struct {
 	{ "prefetch_32m", bench_prefetch_32m, "gmadvise(WILLNEED), 32 MiB" },
 	{ "prefetch_2m", bench_prefetch_2m, "gmadvise(WILLNEED), 2 MiB" },
 	{ "memcpy_2m", bench_memcpy_2m, "gmemcpy() of 2 MiB to the XPU" },
+	{ "memcpy_32m", bench_memcpy_32m, "gmemcpy() of 32 MiB to the XPU" },
+	{ "memcpy_plain", bench_memcpy_plain,
+	  "gmemcpy() of 2 MiB of plain memory to the XPU" },
+	{ "memcpy_home", bench_memcpy_home,
+	  "gmemcpy() of 2 MiB on the CPU, against memcpy()" },
 	{ "matmul", bench_matmul,
 	  "FP16 matrix product from cold, and with half the memory" },
 };
