@@ -137,8 +137,11 @@ static ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type,
 					size_t size)
 {
 	size_t len = (size + GM_PAGE_MASK) & ~(size_t)GM_PAGE_MASK;
-	struct buffer *b = len < size ? NULL : calloc(1, sizeof(*b));
+	struct buffer *b;
 
+	if (len < size) /* it wrapped: as much as whole pages can be */
+		len = ~(size_t)GM_PAGE_MASK;
+	b = calloc(1, sizeof(*b));
 	if (!b)
 		return NULL;
 	b->len = len;

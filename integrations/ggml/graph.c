@@ -11,9 +11,11 @@
  * in their page, it would be taken to and fro for a few bytes, and the two
  * processors would be held to fight over it.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gm_sgpu.h"
 #include "gmm_ggml.h"
 
 /* A page costs more to fetch than this to copy. */
@@ -282,6 +284,49 @@ static bool head_fits(struct graph *graph, size_t size)
 	return graph->head;
 }
 
+/*
+ * Activations are made anew by each graph: what was lost of them is no loss. All
+ * else stays, for it may be what another context has just put in, whose graph
+ * waits for its turn.
+ */
+static void forget_lost(struct buffer *b, void *arg)
+{
+	struct gm_where where;
+
+	if (b->ggml->usage != GGML_BACKEND_BUFFER_USAGE_COMPUTE)
+		return;
+	for (size_t at = 0; at < b->len; at += GM_PAGE_SIZE) {
+		if (!gm_where(b->base + at, &where) &&
+		    where.state == GM_STATE_POISON)
+			(void)gmadvise(GM_NODE_NONE, b->base + at, GM_PAGE_SIZE,
+				       GM_DONTNEED);
+	}
+}
+
+/*
+ * The GPU begins anew, if it can; its memory is then what it was. Otherwise it
+ * is detached, so that what can still be read comes home now and the rest is
+ * known to be lost: states that it took with it stay unreadable until the
+ * program clears them. Weights have their copies on the host.
+ */
+static enum ggml_status failed(struct graph *graph, struct gpu *gpu)
+{
+	int err;
+
+	complain("the GPU could not compute: %s", sgpu_error(gpu->dev));
+	if (sgpu_reset(gpu->dev)) {
+		complain("it cannot be used again: %s", sgpu_error(gpu->dev));
+		err = gm_sgpu_detach(gpu->dev);
+		if (err && err != -ENOENT)
+			complain("its memory stays in use: %s", gm_error());
+		buffer_each(forget_lost, NULL);
+	}
+	(void)gmadvise(GM_NODE_NONE, graph->head, graph->head_room,
+		       GM_DONTNEED);
+	graph->version = 0;
+	return GGML_STATUS_FAILED;
+}
+
 /* The pages stay on the GPU; only the bytes that differ cross. */
 static enum ggml_status draft_send(struct graph *graph, struct gpu *gpu)
 {
@@ -298,37 +343,13 @@ static enum ggml_status draft_send(struct graph *graph, struct gpu *gpu)
 	if (gmemcpy(gpu->node, (char *)graph->head + from,
 		    (const char *)draft + from, draft->size - from)) {
 		complain("a graph cannot be sent: %s", gm_error());
-		graph->version = 0;
-		return GGML_STATUS_FAILED;
+		return failed(graph, gpu);
 	}
 	if (!same)
 		graph->version = ++versions;
 	graph->draft = graph->sent;
 	graph->sent = draft;
 	return GGML_STATUS_SUCCESS;
-}
-
-/* Activations are made anew by each graph: what was lost of them is no loss. */
-static void forget_activations(struct buffer *b, void *arg)
-{
-	if (b->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE)
-		(void)gmadvise(GM_NODE_NONE, b->base, b->len, GM_DONTNEED);
-}
-
-/*
- * The GPU begins anew, if it can. Weights have their copies on the host; states
- * that it took with it stay unreadable until the program clears them.
- */
-static enum ggml_status failed(struct graph *graph, struct gpu *gpu)
-{
-	complain("the GPU could not compute: %s", sgpu_error(gpu->dev));
-	if (sgpu_reset(gpu->dev))
-		complain("it cannot be used again: %s", sgpu_error(gpu->dev));
-	buffer_each(forget_activations, NULL);
-	(void)gmadvise(GM_NODE_NONE, graph->head, graph->head_room,
-		       GM_DONTNEED);
-	graph->version = 0;
-	return GGML_STATUS_FAILED;
 }
 
 static enum ggml_status pieces_run(struct graph *graph, struct gpu *gpu,

@@ -401,6 +401,9 @@ int gpu_gone(struct sgpu *gpu, int err, bool lost, const char *why)
 	return err;
 }
 
+/* One that is killed while it starts says nothing about the next. */
+#define STARTS 3
+
 SGPU_API int sgpu_hw_restart(struct sgpu *gpu)
 {
 	int ret = gpu_check(gpu);
@@ -409,7 +412,8 @@ SGPU_API int sgpu_hw_restart(struct sgpu *gpu)
 		return ret;
 	pthread_rwlock_wrlock(&gpu->context_lock);
 	if (gpu->state == GPU_DEAD) {
-		ret = context_start_locked(gpu);
+		for (int i = 0; i < STARTS && (!i || ret); i++)
+			ret = context_start_locked(gpu);
 		if (ret)
 			ret = gpu_gone(gpu, -ENODEV, false,
 				       "no new context could be started");
