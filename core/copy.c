@@ -163,6 +163,53 @@ static int copy_whole(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	return err;
 }
 
+/* Map the pages that were filled, with one message to their device. */
+static int map_filled(struct gm_memcpy *m)
+{
+	struct gm_target t = {
+		.as = m->as, .ctx = m->ctx, .nid = GM_NODE_NONE, .hint = 1
+	};
+	enum gm_access access[GM_COPY_BATCH];
+	int status[GM_COPY_BATCH];
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < m->nr_filled; i++)
+		access[i] = GM_WRITE;
+	gm_target_serve(&t, m->filled, m->nr_filled, access, status);
+	/* The text is about the last. */
+	for (i = 0; i < m->nr_filled; i++)
+		err = status[i] ? status[i] : err;
+	m->nr_filled = 0;
+	return err;
+}
+
+/*
+ * A page was filled: it is mapped together with those that follow, but for a
+ * memory so small that it might be evicted before.
+ */
+static int filled(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t va)
+{
+	uint64_t most = GM_MIN(gm_load(&ctx->dev->node->nr_total) / 16,
+			       (uint64_t)GM_COPY_BATCH);
+	int err = 0;
+
+	if (m->nr_filled && m->ctx != ctx)
+		err = map_filled(m);
+	if (err)
+		return err;
+	if (m->ctx != ctx) {
+		if (m->ctx)
+			gm_ctx_put(m->ctx);
+		m->ctx = gm_ctx_get(m->as, ctx->dev);
+	}
+	/* Lost meanwhile: the page says what that means. */
+	if (!m->ctx)
+		return fetch(m, ctx, va);
+	m->filled[m->nr_filled++] = va;
+	return m->nr_filled >= most ? map_filled(m) : 0;
+}
+
 /* Write the buffer into the XPU's page; -EAGAIN if it is not there alone. */
 static int write_xpu(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 		     uint64_t n)
@@ -260,7 +307,7 @@ static int one_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
 			err = copy_whole(m, ctx, dst, src);
 		while (err == -EAGAIN);
 		if (!err)
-			err = fetch(m, ctx, dst);
+			err = ctx ? filled(m, ctx, dst) : fetch(m, NULL, dst);
 	}
 	while (err == -EXDEV && n) {
 		uint64_t part = GM_MIN(n, GM_COPY_CHUNK);
@@ -385,6 +432,10 @@ static int copy_range(struct gm_as *as, int node, uint64_t dst, uint64_t src,
 		err = copy_down(&m, dst, src, len);
 	else
 		err = copy_up(&m, dst, src, len, overlap);
+	if (!err && m.nr_filled)
+		err = map_filled(&m);
+	if (m.ctx)
+		gm_ctx_put(m.ctx);
 	gm_host_zfree(m.buffer, GM_COPY_CHUNK);
 	if (m.slot)
 		gm_host_page_put(as, m.slot);

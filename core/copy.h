@@ -10,18 +10,27 @@
 /* Small enough to stay in a CPU's cache on its way. */
 #define GM_COPY_CHUNK (GM_PAGE_SIZE < 65536 ? GM_PAGE_SIZE : (uint64_t)65536)
 
+/* Pages of the destination that are mapped together. */
+#define GM_COPY_BATCH 8
+
 /**
  * struct gm_memcpy - one gmemcpy() under way, or one thread's part of it
  * @as: the address space
  * @node: where the destination is to be, or GM_NODE_NONE
  * @buffer: GM_COPY_CHUNK bytes
  * @slot: a vacant place for a page that the CPU lends, or NULL
+ * @ctx: the context that @filled are for; referenced, or NULL
+ * @nr_filled: how many
+ * @filled: pages of the destination that are on their XPU and not mapped yet
  */
 struct gm_memcpy {
 	struct gm_as *as;
 	int node;
 	char *buffer;
 	struct gm_page *slot;
+	struct gm_ctx *ctx;
+	unsigned int nr_filled;
+	uint64_t filled[GM_COPY_BATCH];
 };
 
 /**
