@@ -54,16 +54,20 @@ void bench_prefetch_2m(void)
 	bench_prefetch("prefetch_2m", 2 << 20);
 }
 
-void bench_memcpy_2m(void)
+/* gmemcpy() of all of it, @chunk bytes a call, to the XPU. */
+static void bench_memcpy(const char *metric, size_t chunk, int from_plain)
 {
 	static struct series ratio;
-	size_t len = options.memory / 2;
+	size_t len = options.memory / 2 / chunk * chunk;
 	char *src, *dst;
 	struct xpu xpu;
 
-	series_start(&ratio, "memcpy_2m", "ratio to copy");
+	if (!len)
+		die("%s: --memory must be at least %zu MiB", metric,
+		    2 * chunk >> 20);
+	series_start(&ratio, metric, "ratio to copy");
 	xpu_open(&xpu, options.memory, 1);
-	src = unified(len);
+	src = from_plain ? huge_reserve(len) : unified(len);
 	dst = unified(len);
 	for (unsigned int round = 0; round <= options.rounds; round++) {
 		double unit = unit_speed();
@@ -72,14 +76,78 @@ void bench_memcpy_2m(void)
 		memset(src, (int)round + 1, len);
 		bring_home(dst, len / GM_PAGE_SIZE, round);
 		start = seconds();
-		for (size_t at = 0; at < len; at += GM_PAGE_SIZE)
-			if (gmemcpy(xpu.node, dst + at, src + at, GM_PAGE_SIZE))
+		for (size_t at = 0; at < len; at += chunk)
+			if (gmemcpy(xpu.node, dst + at, src + at, chunk))
 				die("gmemcpy: %s", gm_error());
 		time = seconds() - start;
 		if (memcmp(dst, src, len))
-			die("memcpy_2m: the copy differs");
+			die("%s: the copy differs", metric);
 		if (round > 0)
 			series_add(&ratio, (double)len / time / unit);
+	}
+	if (from_plain)
+		huge_free(src, len);
+	else
+		unified_free(src, len);
+	unified_free(dst, len);
+	xpu_close(&xpu);
+	series_print(&ratio);
+}
+
+void bench_memcpy_2m(void)
+{
+	bench_memcpy("memcpy_2m", 2 << 20, 0);
+}
+
+void bench_memcpy_32m(void)
+{
+	bench_memcpy("memcpy_32m", 32 << 20, 0);
+}
+
+void bench_memcpy_plain(void)
+{
+	bench_memcpy("memcpy_plain", 2 << 20, 1);
+}
+
+/* Both sides on the CPU, against libc's memcpy() of the same memory. */
+static double copy_home(int libc, char *dst, const char *src, size_t len)
+{
+	double start = seconds();
+
+	for (size_t at = 0; at < len; at += GM_PAGE_SIZE) {
+		if (libc)
+			memcpy(dst + at, src + at, GM_PAGE_SIZE);
+		else if (gmemcpy(GM_NODE_NONE, dst + at, src + at,
+				 GM_PAGE_SIZE))
+			die("gmemcpy: %s", gm_error());
+	}
+	return seconds() - start;
+}
+
+void bench_memcpy_home(void)
+{
+	static struct series ratio;
+	size_t len = options.memory / 2;
+	char *src, *dst;
+	struct xpu xpu;
+
+	series_start(&ratio, "memcpy_home", "ratio to memcpy");
+	xpu_open(&xpu, options.memory, 1);
+	src = unified(len);
+	dst = unified(len);
+	for (unsigned int round = 0; round <= options.rounds; round++) {
+		double libc = 0, time;
+
+		memset(src, (int)round + 1, len);
+		if (round % 2 || !round)
+			libc = copy_home(1, dst, src, len);
+		time = copy_home(0, dst, src, len);
+		if (memcmp(dst, src, len))
+			die("memcpy_home: the copy differs");
+		if (!libc)
+			libc = copy_home(1, dst, src, len);
+		if (round > 0)
+			series_add(&ratio, libc / time);
 	}
 	unified_free(src, len);
 	unified_free(dst, len);

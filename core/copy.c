@@ -5,99 +5,16 @@
  * The copy is cut where either side crosses a page. A destination page that is
  * wholly overwritten is not migrated first: a fresh page is filled, with no
  * lock on the destination, and takes the old one's place. Otherwise the page
- * is brought to the node and the part written there.
- *
- * The source is read where it is. What the CPU has mapped is read as the
- * program would read it, by the calling thread with no lock held, for it may
- * fault; what is elsewhere is read under its entry's lock. Data that may not
- * be read and written at once goes through a small buffer.
+ * is brought to the node and the part written there. How the source is read
+ * is in source.c.
  */
-#include "core/internal.h"
-
-/* Small enough to stay in a CPU's cache on its way. */
-#define CHUNK (GM_PAGE_SIZE < 65536 ? GM_PAGE_SIZE : (uint64_t)65536)
-
-/**
- * struct gm_memcpy - one gmemcpy() under way
- * @as: the address space
- * @node: where the destination is to be, or GM_NODE_NONE
- * @buffer: CHUNK bytes
- */
-struct gm_memcpy {
-	struct gm_as *as;
-	int node;
-	char *buffer;
-};
-
-/* Where the data of a page can be read; the entry is locked. */
-enum gm_source {
-	SOURCE_USER, /* as the program would */
-	SOURCE_ZEROS,
-	SOURCE_COPY, /* entry->copies */
-};
+#include "core/copy.h"
 
 static struct gm_page *best_copy(struct gm_entry *e)
 {
 	struct gm_page *host = gm_entry_host_copy(e);
 
 	return host ? host : e->copies;
-}
-
-static int source_of(struct gm_region *r, struct gm_entry *e,
-		     enum gm_source *source)
-{
-	*source = SOURCE_USER;
-	if (gm_load(&r->dead))
-		return -EAGAIN;
-	GM_COVER(e->state, GM_ON_COPY_FROM);
-	if (e->state != GM_STATE_FRAGMENTED &&
-	    !(gm_entry_prot(r->dir, e) & GM_PROT_READ))
-		return -EACCES;
-	if (e->state == GM_STATE_POISON)
-		return -EHWPOISON;
-	if (e->state == GM_STATE_EMPTY)
-		*source = SOURCE_ZEROS;
-	else if (e->copies && e->state != GM_STATE_FRAGMENTED)
-		*source = SOURCE_COPY;
-	return 0;
-}
-
-/* Is this unified memory whose rights do not allow it? Those of a cut page are
- * the page table's, which has been asked. */
-static int denied(struct gm_as *as, uint64_t va, unsigned int right)
-{
-	struct gm_region *r = gm_region_lookup(as, va);
-	unsigned int prot = right;
-	struct gm_entry *e;
-
-	if (!r)
-		return 0;
-	e = gm_dir_peek(r->dir, gm_region_slot(r, va));
-	if (!e)
-		prot = gm_load(&r->dir->prot);
-	else if (gm_load(&e->state) != GM_STATE_FRAGMENTED &&
-		 !(gm_load(&e->flags) & GM_ENTRY_CUT))
-		prot = gm_entry_prot(r->dir, e);
-	gm_region_put(r);
-	return !(prot & right);
-}
-
-static int text(int err, uint64_t va, const char *what)
-{
-	if (err == -EACCES)
-		return gm_host_error(err,
-				     "the protection of 0x%llx forbids a %s",
-				     (unsigned long long)va, what);
-	if (err == -EHWPOISON)
-		return gm_host_error(
-			err, "the page at 0x%llx was lost with an XPU's memory",
-			(unsigned long long)va);
-	if (err == -EFAULT)
-		return gm_host_error(err,
-				     "0x%llx is no memory of the program with "
-				     "the right to %s",
-				     (unsigned long long)va, what);
-	return err;
 }
 
 /* What the host says about a page that is to be replaced. */
@@ -108,134 +25,6 @@ static int host_text(int err, uint64_t va)
 				     (unsigned long long)va);
 	return gm_host_error(err, "the page at 0x%llx cannot be replaced (%d)",
 			     (unsigned long long)va, err);
-}
-
-/* What the program itself could not touch: why not? */
-static int fault_text(struct gm_as *as, int err, uint64_t va,
-		      unsigned int right)
-{
-	const char *what = right == GM_PROT_WRITE ? "store" : "load";
-
-	if (err == -EFAULT && denied(as, va, right))
-		err = -EACCES;
-	return text(err, va, what);
-}
-
-/* In one copy; otherwise only through the buffer. */
-static int is_direct(const struct gm_page *page, const struct gm_page *from)
-{
-	return page && (gm_page_is_host(page) || gm_page_is_host(from) ||
-			page->nid == from->nid);
-}
-
-/**
- * struct gm_piece - bytes of one page of the source that are to be read
- * @src: where they are
- * @page: where they go; NULL: into the buffer, and stay there
- * @off: and at which byte of it
- * @n: how many; in the end how many they were
- * @buffered: they are in the buffer now
- */
-struct gm_piece {
-	uint64_t src;
-	struct gm_page *page;
-	uint64_t off;
-	uint64_t n;
-	int buffered;
-};
-
-/* What follows goes into the buffer, so it is as much as fits. */
-static char *use_buffer(struct gm_memcpy *m, struct gm_piece *p)
-{
-	p->n = GM_MIN(p->n, CHUNK);
-	p->buffered = 1;
-	return m->buffer;
-}
-
-/* From a copy at rest or on an XPU; what else it is, is only said. */
-static int read_locked(struct gm_memcpy *m, struct gm_region *r,
-		       struct gm_entry *e, struct gm_piece *p,
-		       enum gm_source *source)
-{
-	uint64_t at = p->src & GM_PAGE_MASK;
-	struct gm_page *from;
-	char *to;
-	int err = source_of(r, e, source);
-
-	if (err || *source != SOURCE_COPY)
-		return err;
-	from = best_copy(e);
-	if (is_direct(p->page, from))
-		return gm_page_copy_part(p->page, p->off, from, at, p->n);
-	to = use_buffer(m, p);
-	return gm_page_read(to, from, at, p->n);
-}
-
-/* What the program itself could read, or zeros. */
-static int read_unlocked(struct gm_memcpy *m, struct gm_piece *p, int zeros)
-{
-	char *to;
-
-	if (zeros && p->page)
-		return gm_page_zero(p->page, p->off, p->n);
-	if (p->page && gm_page_is_host(p->page))
-		to = (char *)gm_host_page_ptr(p->page) + p->off;
-	else
-		to = use_buffer(m, p);
-	if (!zeros)
-		return gm_host_user_read(m->as, to, p->src, p->n);
-	gm_host_zero(to, p->n);
-	return 0;
-}
-
-/*
- * Read a piece, or the first part of it. How is decided under the lock, each
- * time: the source may move about. Touches no unified address under a lock.
- */
-static int read_piece(struct gm_memcpy *m, struct gm_piece *p)
-{
-	struct gm_region *r = gm_region_lookup(m->as, p->src);
-	enum gm_source source = SOURCE_USER;
-	struct gm_entry *e;
-	int err = 0;
-
-	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, p->src)) : NULL;
-	if (r && !e)
-		err = gm_host_error(-ENOMEM, "no memory for the directory");
-	if (e) {
-		gm_lock(&e->lock, GM_RANK_ENTRY);
-		err = read_locked(m, r, e, p, &source);
-		gm_unlock(&e->lock, GM_RANK_ENTRY);
-	}
-	if (r)
-		gm_region_put(r);
-	if (!err && source != SOURCE_COPY)
-		err = read_unlocked(m, p, source == SOURCE_ZEROS);
-	if (!err && p->page && p->buffered)
-		err = gm_page_write(p->page, p->off, m->buffer, p->n);
-	return err == -EAGAIN ? err
-			      : fault_text(m->as, err, p->src, GM_PROT_READ);
-}
-
-static int fill(struct gm_memcpy *m, struct gm_page *page, uint64_t src)
-{
-	uint64_t off = 0;
-	int err;
-
-	while (off < GM_PAGE_SIZE) {
-		struct gm_piece p = { .src = src + off,
-				      .page = page,
-				      .off = off };
-
-		p.n = GM_MIN(GM_PAGE_SIZE - off,
-			     GM_PAGE_SIZE - (p.src & GM_PAGE_MASK));
-		err = read_piece(m, &p);
-		if (err && err != -EAGAIN)
-			return err;
-		if (!err)
-			off += p.n;
-	}
-	return 0;
 }
 
 /* --- the destination --------------------------------------------------- */
@@ -295,7 +84,7 @@ static int replace_locked(struct gm_memcpy *m, struct gm_region *r,
 		return -EAGAIN;
 	GM_COVER(e->state, GM_ON_COPY_OVER);
 	if (e->state != GM_STATE_FRAGMENTED && !(prot & GM_PROT_WRITE))
-		return text(-EACCES, va, "store");
+		return gm_copy_text(-EACCES, va, "store");
 	/* Nothing is given up for a copy on a device that is lost. */
 	if (!gm_page_is_host(*page) && !gm_dev_alive(gm_page_node(*page)->dev))
 		return gm_host_error(-ENODEV, "device %s is lost",
@@ -326,7 +115,7 @@ static int replace(struct gm_memcpy *m, uint64_t va, struct gm_page **page)
 	struct gm_region *r = gm_region_lookup(m->as, va);
 	struct gm_page *slot = NULL;
 	struct gm_entry *e;
-	int err = r ? 0 : text(-EFAULT, va, "store");
+	int err = r ? 0 : gm_copy_text(-EFAULT, va, "store");
 
 	e = r ? gm_dir_entry(r->dir, gm_region_slot(r, va)) : NULL;
 	if (r && !e)
@@ -364,7 +153,7 @@ static int copy_whole(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 		return err;
 	if (ctx)
 		page->ctx = ctx->index;
-	err = fill(m, page, src);
+	err = gm_copy_fill(m, page, src);
 	if (!err)
 		err = replace(m, dst, &page);
 	if (page && ctx)
@@ -372,6 +161,53 @@ static int copy_whole(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	else if (page)
 		gm_host_page_put(m->as, page);
 	return err;
+}
+
+/* Map the pages that were filled, with one message to their device. */
+static int map_filled(struct gm_memcpy *m)
+{
+	struct gm_target t = {
+		.as = m->as, .ctx = m->ctx, .nid = GM_NODE_NONE, .hint = 1
+	};
+	enum gm_access access[GM_COPY_BATCH];
+	int status[GM_COPY_BATCH];
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < m->nr_filled; i++)
+		access[i] = GM_WRITE;
+	gm_target_serve(&t, m->filled, m->nr_filled, access, status);
+	/* The text is about the last. */
+	for (i = 0; i < m->nr_filled; i++)
+		err = status[i] ? status[i] : err;
+	m->nr_filled = 0;
+	return err;
+}
+
+/*
+ * A page was filled: it is mapped together with those that follow, but for a
+ * memory so small that it might be evicted before.
+ */
+static int filled(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t va)
+{
+	uint64_t most = GM_MIN(gm_load(&ctx->dev->node->nr_total) / 16,
+			       (uint64_t)GM_COPY_BATCH);
+	int err = 0;
+
+	if (m->nr_filled && m->ctx != ctx)
+		err = map_filled(m);
+	if (err)
+		return err;
+	if (m->ctx != ctx) {
+		if (m->ctx)
+			gm_ctx_put(m->ctx);
+		m->ctx = gm_ctx_get(m->as, ctx->dev);
+	}
+	/* Lost meanwhile: the page says what that means. */
+	if (!m->ctx)
+		return fetch(m, ctx, va);
+	m->filled[m->nr_filled++] = va;
+	return m->nr_filled >= most ? map_filled(m) : 0;
 }
 
 /* Write the buffer into the XPU's page; -EAGAIN if it is not there alone. */
@@ -384,7 +220,7 @@ static int write_xpu(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	int err = -EAGAIN;
 
 	if (!r)
-		return text(-EFAULT, dst, "store");
+		return gm_copy_text(-EFAULT, dst, "store");
 	e = gm_dir_entry(r->dir, gm_region_slot(r, dst));
 	if (e) {
 		gm_lock(&e->lock, GM_RANK_ENTRY);
@@ -399,7 +235,7 @@ static int write_xpu(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	return err;
 }
 
-/* Part of a page, at most CHUNK bytes. */
+/* Part of a page, at most GM_COPY_CHUNK bytes. */
 static int copy_part(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 		     uint64_t src, uint64_t n)
 {
@@ -408,14 +244,14 @@ static int copy_part(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t dst,
 	do {
 		struct gm_piece p = { .src = src, .n = n };
 
-		err = read_piece(m, &p);
+		err = gm_copy_read(m, &p);
 	} while (err == -EAGAIN);
 	if (err)
 		return err;
 	if (!ctx)
-		return fault_text(m->as,
-				  gm_host_user_write(m->as, dst, m->buffer, n),
-				  dst, GM_PROT_WRITE);
+		return gm_copy_fault_text(
+			m->as, gm_host_user_write(m->as, dst, m->buffer, n),
+			dst, GM_PROT_WRITE);
 	do {
 		err = fetch(m, ctx, dst & ~GM_PAGE_MASK);
 		if (!err)
@@ -458,22 +294,23 @@ static int one_piece(struct gm_memcpy *m, uint64_t dst, uint64_t src,
 		err = gm_host_user_copy(m->as, dst, src, n);
 		/* Which side it was is worth knowing. */
 		if (err == -EFAULT &&
-		    (denied(m->as, src, GM_PROT_READ) ||
-		     denied(m->as, src + n - 1, GM_PROT_READ)))
-			return text(-EACCES, src, "load");
-		if (err == -EFAULT && denied(m->as, dst, GM_PROT_WRITE))
-			return text(-EACCES, dst, "store");
-		return text(err, dst, "store (or load from the source)");
+		    (gm_copy_denied(m->as, src, GM_PROT_READ) ||
+		     gm_copy_denied(m->as, src + n - 1, GM_PROT_READ)))
+			return gm_copy_text(-EACCES, src, "load");
+		if (err == -EFAULT && gm_copy_denied(m->as, dst, GM_PROT_WRITE))
+			return gm_copy_text(-EACCES, dst, "store");
+		return gm_copy_text(err, dst,
+				    "store (or load from the source)");
 	}
 	if (n == GM_PAGE_SIZE && is_unified(m->as, dst)) {
 		do
 			err = copy_whole(m, ctx, dst, src);
 		while (err == -EAGAIN);
 		if (!err)
-			err = fetch(m, ctx, dst);
+			err = ctx ? filled(m, ctx, dst) : fetch(m, NULL, dst);
 	}
 	while (err == -EXDEV && n) {
-		uint64_t part = GM_MIN(n, CHUNK);
+		uint64_t part = GM_MIN(n, GM_COPY_CHUNK);
 		int part_err;
 
 		part = GM_MIN(part, GM_PAGE_SIZE - (src & GM_PAGE_MASK));
@@ -506,7 +343,7 @@ static uint64_t piece_up(uint64_t dst, uint64_t left)
 static uint64_t piece_down(uint64_t dst_end, uint64_t src_end, uint64_t left)
 {
 	uint64_t d = dst_end & GM_PAGE_MASK, s = src_end & GM_PAGE_MASK;
-	uint64_t n = GM_MIN(left, CHUNK);
+	uint64_t n = GM_MIN(left, GM_COPY_CHUNK);
 
 	n = GM_MIN(n, d ? d : GM_PAGE_SIZE);
 	return GM_MIN(n, s ? s : GM_PAGE_SIZE);
@@ -549,7 +386,7 @@ static int copy_up(struct gm_memcpy *m, uint64_t dst, uint64_t src,
 		if (n < GM_PAGE_SIZE || overlap || !is_unified(m->as, dst))
 			n = GM_MIN(n, GM_PAGE_SIZE - (src & GM_PAGE_MASK));
 		if (overlap) {
-			n = GM_MIN(n, CHUNK);
+			n = GM_MIN(n, GM_COPY_CHUNK);
 			err = part_piece(m, dst, src, n);
 		} else {
 			err = one_piece(m, dst, src, n);
@@ -580,23 +417,141 @@ static int node_check(struct gm_as *as, int node)
 	return 0;
 }
 
-int gm_as_copy(struct gm_as *as, int node, uint64_t dst, uint64_t src,
-	       uint64_t len)
+/* One thread's part. The ranges overlap only if there is but one. */
+static int copy_range(struct gm_as *as, int node, uint64_t dst, uint64_t src,
+		      uint64_t len)
 {
 	struct gm_memcpy m = { .as = as, .node = node };
 	int overlap = dst < src + len && src < dst + len;
-	int err = node_check(as, node);
+	int err;
 
-	if (err)
-		return err;
-	m.buffer = gm_host_zalloc(CHUNK);
+	m.buffer = gm_host_zalloc(GM_COPY_CHUNK);
 	if (!m.buffer)
 		return gm_host_error(-ENOMEM, "no memory for a copy's buffer");
 	if (overlap && dst > src)
 		err = copy_down(&m, dst, src, len);
 	else
 		err = copy_up(&m, dst, src, len, overlap);
-	gm_host_zfree(m.buffer, CHUNK);
+	if (!err && m.nr_filled)
+		err = map_filled(&m);
+	if (m.ctx)
+		gm_ctx_put(m.ctx);
+	gm_host_zfree(m.buffer, GM_COPY_CHUNK);
+	if (m.slot)
+		gm_host_page_put(as, m.slot);
+	return err;
+}
+
+/* --- parts, for several threads ---------------------------------------- */
+
+/*
+ * From how many bytes on a copy is shared among threads, how many, and how much
+ * of it each takes at a time: enough for its start not to count, little enough
+ * that all end together.
+ */
+#define SPLIT_MIN (4 * GM_PAGE_SIZE)
+#define SPLIT_THREADS 4
+#define SPLIT_PAGES 4
+
+/**
+ * struct gm_split - a copy that is done in parts
+ * @as: the address space
+ * @node: as gm_memcpy.node
+ * @dst: where it goes
+ * @src: where it comes from; the ranges do not overlap
+ * @len: bytes
+ * @step: bytes of a part; parts end where pages of the destination end
+ * @failed: the part with the lowest address that failed, with its error below:
+ *	part << 32 | -errno; UINT64_MAX while none has
+ * @nr_failed: how many have
+ */
+struct gm_split {
+	struct gm_as *as;
+	int node;
+	uint64_t dst;
+	uint64_t src;
+	uint64_t len;
+	uint64_t step;
+	uint64_t failed; /* (A) */
+	uint32_t nr_failed; /* (A) */
+};
+
+/* Where part @i begins. */
+static uint64_t split_at(const struct gm_split *s, uint64_t i)
+{
+	uint64_t at = i * s->step - (s->dst & GM_PAGE_MASK);
+
+	return i ? GM_MIN(at, s->len) : 0;
+}
+
+static void split_part(void *arg, unsigned int i)
+{
+	struct gm_split *s = arg;
+	uint64_t at = split_at(s, i), end = split_at(s, i + 1);
+	uint64_t first = gm_load(&s->failed), mine;
+	int err;
+
+	/* What comes behind an error need not be done. */
+	if (first != UINT64_MAX || at == end)
+		return;
+	err = copy_range(s->as, s->node, s->dst + at, s->src + at, end - at);
+	if (!err)
+		return;
+	__atomic_fetch_add(&s->nr_failed, 1, __ATOMIC_RELAXED);
+	mine = (uint64_t)i << 32 | (uint32_t)-err;
+	first = gm_load(&s->failed);
+	while (mine < first &&
+	       !__atomic_compare_exchange_n(&s->failed, &first, mine, 0,
+					    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		;
+}
+
+static int split(struct gm_as *as, int node, uint64_t dst, uint64_t src,
+		 uint64_t len)
+{
+	struct gm_split s = { as, node, dst, src, len, 0, UINT64_MAX, 0 };
+	uint64_t pages =
+		((dst & GM_PAGE_MASK) + len + GM_PAGE_MASK) >> GM_PAGE_SHIFT;
+	uint64_t each = GM_MIN(GM_MAX(pages / (2 * SPLIT_THREADS), (uint64_t)1),
+			       (uint64_t)SPLIT_PAGES);
+	uint64_t n = (pages + each - 1) / each;
+	int err;
+
+	/* Of a range that large, the rest would not be counted. */
+	if (n > UINT32_MAX) {
+		each = (pages + UINT32_MAX - 1) / UINT32_MAX;
+		n = (pages + each - 1) / each;
+	}
+	s.step = each * GM_PAGE_SIZE;
+	gm_host_parallel(split_part, &s, (unsigned int)n, SPLIT_THREADS);
+	if (s.failed == UINT64_MAX)
+		return 0;
+	err = -(int)(uint32_t)s.failed;
+	/* Which of the texts is left is a matter of chance. */
+	if (s.nr_failed > 1)
+		gm_host_error(
+			err,
+			"several parts of the copy failed, the first in "
+			"%llu bytes from 0x%llx on (%d)",
+			(unsigned long long)s.step,
+			(unsigned long long)(dst +
+					     split_at(&s, s.failed >> 32)),
+			err);
+	return err;
+}
+
+int gm_as_copy(struct gm_as *as, int node, uint64_t dst, uint64_t src,
+	       uint64_t len)
+{
+	int overlap = dst < src + len && src < dst + len;
+	int err = node_check(as, node);
+
+	if (err)
+		return err;
+	if (len < SPLIT_MIN || overlap)
+		err = copy_range(as, node, dst, src, len);
+	else
+		err = split(as, node, dst, src, len);
 	if (!err)
 		gm_count(gm_machine.nodes[GM_MAX(node, 0)], bytes_memcpy, len);
 	gm_machine_settle();

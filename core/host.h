@@ -234,6 +234,14 @@ void gm_host_cpu_wake(struct gm_as *as, uint64_t va);
 int gm_host_user_read(struct gm_as *as, void *dst, uint64_t addr, size_t len);
 int gm_host_user_write(struct gm_as *as, uint64_t addr, const void *src,
 		       size_t len);
+/*
+ * Read through a buffer of @size bytes, from where eat(arg, off, n) takes the
+ * @n bytes of addr + off; its first error ends it and is returned. No lock is
+ * held when it is called.
+ */
+int gm_host_user_feed(struct gm_as *as, uint64_t addr, size_t len, void *buf,
+		      size_t size, int (*eat)(void *arg, size_t off, size_t n),
+		      void *arg);
 /* dst and src are both the program's and may overlap. */
 int gm_host_user_copy(struct gm_as *as, uint64_t dst, uint64_t src, size_t len);
 

@@ -293,6 +293,22 @@ int gm_host_user_write(struct gm_as *as, uint64_t addr, const void *src,
 	return sim_cpu_access_range(as->host.sim, addr, (void *)src, len, true);
 }
 
+int gm_host_user_feed(struct gm_as *as, uint64_t addr, size_t len, void *buf,
+		      size_t size, int (*eat)(void *arg, size_t off, size_t n),
+		      void *arg)
+{
+	size_t done, n;
+	int err = 0;
+
+	for (done = 0; !err && done < len; done += n) {
+		n = GM_MIN(len - done, size);
+		err = gm_host_user_read(as, buf, addr + done, n);
+		if (!err)
+			err = eat(arg, done, n);
+	}
+	return err;
+}
+
 int gm_host_user_copy(struct gm_as *as, uint64_t dst, uint64_t src, size_t len)
 {
 	uint8_t buf[16];

@@ -337,6 +337,9 @@ struct sim_parallel {
 	unsigned int n;
 	unsigned int helpers;
 	struct sim_task *caller;
+	bool waits; /* for the helpers, and nothing else */
+	/* what a helper said that went wrong */
+	char text[sizeof(((struct sim_task *)0)->error)];
 };
 
 static void sim_parallel_work(struct sim_parallel *job)
@@ -354,16 +357,23 @@ static void sim_parallel_work(struct sim_parallel *job)
 static void sim_parallel_task(void *arg)
 {
 	struct sim_parallel *job = arg;
+	struct sim_task *me = sim.current;
 
+	me->has_error = false;
 	sim_parallel_work(job);
-	if (!--job->helpers)
+	if (me->has_error)
+		memcpy(job->text, me->error, sizeof(job->text));
+	/* The caller may as well wait for something else, in its own part. */
+	if (!--job->helpers && job->waits)
 		sim_task_wake(job->caller);
 }
 
 void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 		      unsigned int n, unsigned int width)
 {
-	struct sim_parallel job = { fn, arg, 0, n, 0, sim.current };
+	struct sim_parallel job = {
+		.fn = fn, .arg = arg, .n = n, .caller = sim.current
+	};
 	unsigned int i;
 
 	sim_enter(SIM_PARALLEL);
@@ -374,8 +384,13 @@ void gm_host_parallel(void (*fn)(void *arg, unsigned int i), void *arg,
 		sim_task_new("parallel", sim_parallel_task, &job, false);
 	}
 	sim_parallel_work(&job);
+	job.waits = true;
 	while (job.helpers)
 		sim_task_block("parallel", &job);
+	if (!job.text[0])
+		return;
+	memcpy(sim.current->error, job.text, sizeof(job.text));
+	sim.current->has_error = true;
 }
 
 /* --- messages --------------------------------------------------------------- */

@@ -270,7 +270,7 @@ static bool own_fault(const struct uffd_msg *msg)
 	};
 
 	if (!is_copying(tid, SLOT(zero.range.start))) {
-		if (gm_thread_by_tid(tid))
+		if (gm_thread_must_not_touch(tid))
 			gm_host_bug(__FILE__, __LINE__,
 				    "a thread of the library touches unified "
 				    "memory");

@@ -305,14 +305,16 @@ __attribute__((target("avx2"))) static void copy_stream(void *dst,
 							const void *src,
 							size_t len)
 {
-	const __m256i *from = src;
-	__m256i *to = dst;
+	size_t head = -(uintptr_t)dst & 127, tail = (len - head) & 127;
+	const __m256i *from = (const void *)((const char *)src + head);
+	__m256i *to = (void *)((char *)dst + head);
 
-	if (((uintptr_t)dst | len) & 127) {
+	if (len < 4096) {
 		memcpy(dst, src, len);
 		return;
 	}
-	for (; len; len -= 128, from += 4, to += 4) {
+	memcpy(dst, src, head);
+	for (len -= head + tail; len; len -= 128, from += 4, to += 4) {
 		__m256i a = _mm256_loadu_si256(from);
 		__m256i b = _mm256_loadu_si256(from + 1);
 		__m256i c = _mm256_loadu_si256(from + 2);
@@ -323,6 +325,7 @@ __attribute__((target("avx2"))) static void copy_stream(void *dst,
 		_mm256_stream_si256(to + 2, c);
 		_mm256_stream_si256(to + 3, d);
 	}
+	memcpy(to, from, tail);
 	_mm_sfence();
 }
 
@@ -417,6 +420,17 @@ void gm_host_zero(void *dst, size_t len)
 
 /* --- the program's memory ---------------------------------------------- */
 
+/* From how many bytes on most of it will not be in a cache when it is read. */
+#define STREAM_MIN (GM_PAGE_SIZE / 2)
+
+static void copy_for_user(void *dst, const void *src, size_t len)
+{
+	if (len < STREAM_MIN)
+		memcpy(dst, src, len);
+	else
+		gm_host_copy(dst, src, len);
+}
+
 /*
  * In the caller's own thread, so that unified pages fault as ever. Whether
  * plain memory can be touched is asked of the mappings, which costs one or two
@@ -427,7 +441,9 @@ int gm_host_user_read(struct gm_as *as, void *dst, uint64_t addr, size_t len)
 	gm_assert_below((enum gm_rank)0);
 	if (gm_vma_check(addr, len, PROT_READ))
 		return -EFAULT;
-	memcpy(dst, (const void *)addr, len);
+	gm_thread_touches(true);
+	copy_for_user(dst, (const void *)addr, len);
+	gm_thread_touches(false);
 	return 0;
 }
 
@@ -437,11 +453,34 @@ int gm_host_user_write(struct gm_as *as, uint64_t addr, const void *src,
 	gm_assert_below((enum gm_rank)0);
 	if (gm_vma_check(addr, len, PROT_WRITE))
 		return -EFAULT;
+	gm_thread_touches(true);
 	if (src)
 		memcpy((void *)addr, src, len);
 	else
 		memset((void *)addr, 0, len);
+	gm_thread_touches(false);
 	return 0;
+}
+
+/* Into the buffer with plain stores, for from there it is read at once. */
+int gm_host_user_feed(struct gm_as *as, uint64_t addr, size_t len, void *buf,
+		      size_t size, int (*eat)(void *arg, size_t off, size_t n),
+		      void *arg)
+{
+	size_t done, n;
+	int err = 0;
+
+	gm_assert_below((enum gm_rank)0);
+	if (gm_vma_check(addr, len, PROT_READ))
+		return -EFAULT;
+	for (done = 0; !err && done < len; done += n) {
+		n = GM_MIN(len - done, size);
+		gm_thread_touches(true);
+		memcpy(buf, (const void *)(addr + done), n);
+		gm_thread_touches(false);
+		err = eat(arg, done, n);
+	}
+	return err;
 }
 
 int gm_host_user_copy(struct gm_as *as, uint64_t dst, uint64_t src, size_t len)
@@ -450,6 +489,11 @@ int gm_host_user_copy(struct gm_as *as, uint64_t dst, uint64_t src, size_t len)
 	if (gm_vma_check(src, len, PROT_READ) ||
 	    gm_vma_check(dst, len, PROT_WRITE))
 		return -EFAULT;
-	memmove((void *)dst, (const void *)src, len);
+	gm_thread_touches(true);
+	if (dst - src < len || src - dst < len)
+		memmove((void *)dst, (const void *)src, len);
+	else
+		copy_for_user((void *)dst, (const void *)src, len);
+	gm_thread_touches(false);
 	return 0;
 }

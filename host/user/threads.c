@@ -60,15 +60,23 @@ bool gm_threads_stopping(void)
 	return __atomic_load_n(&threads.stopping, __ATOMIC_ACQUIRE);
 }
 
-struct gm_thread *gm_thread_by_tid(pid_t tid)
+static GM_TLS struct gm_thread *thread_self;
+
+bool gm_thread_must_not_touch(pid_t tid)
 {
 	unsigned int i, n = gm_load(&threads.nr);
 
 	for (i = 0; i < n; i++) {
 		if (gm_load(&threads.all[i].tid) == tid)
-			return &threads.all[i];
+			return !gm_load(&threads.all[i].touches);
 	}
-	return NULL;
+	return false;
+}
+
+void gm_thread_touches(bool may)
+{
+	if (thread_self)
+		gm_store(&thread_self->touches, may);
 }
 
 bool gm_threads_own(uint64_t va, uint64_t len)
@@ -199,6 +207,7 @@ static void *thread_main(void *arg)
 	struct gm_thread *self = arg;
 
 	gm_store(&self->stack, (uint64_t)__builtin_frame_address(0));
+	thread_self = self;
 	gm_store(&self->tid, (pid_t)syscall(SYS_gettid));
 	prctl(PR_SET_NAME, "gmm");
 	/* The first use of RCU registers the thread: not in a fault. */

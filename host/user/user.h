@@ -85,20 +85,33 @@ int gm_fork_init(void);
 bool gm_fork_is_child(void);
 
 /* threads.c */
-/* struct gm_thread - a thread of the library */
+/**
+ * struct gm_thread - a thread of the library
+ * @handle: to join it
+ * @tid: its number, or 0
+ * @run: what it does
+ * @index: which of those that do the same
+ * @stack: an address in its stack, 0 until it runs
+ * @touches: it reads or writes the program's memory for a caller, and may wait
+ *	there for those that serve faults
+ */
 struct gm_thread {
 	pthread_t handle;
-	pid_t tid;
+	pid_t tid; /* (A) */
 	void (*run)(struct gm_thread *self);
 	unsigned int index;
 	uint64_t stack; /* (A) an address in it */
+	bool touches; /* (A) */
 };
 int gm_threads_start(struct gm_as *as);
 void gm_threads_stop(void);
 bool gm_threads_stopping(void);
 /* Is the stack of one of them in the range? */
 bool gm_threads_own(uint64_t va, uint64_t len);
-struct gm_thread *gm_thread_by_tid(pid_t tid);
+/* A thread of the library that may not touch unified memory now? */
+bool gm_thread_must_not_touch(pid_t tid);
+/* The calling thread, if it is the library's, may from now on, or not. */
+void gm_thread_touches(bool may);
 
 /* events.c */
 int gm_events_init(struct gm_as *as);

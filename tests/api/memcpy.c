@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* memcpy.c - gmemcpy(): every kind of source and destination */
+#include <pthread.h>
+
 #include "harness.h"
 
 enum { LEN_PAGES = 3, PLAIN = NR_PLACES_ALL, NR_KINDS };
@@ -206,8 +208,194 @@ START_TEST(copies_larger_than_the_gpu)
 }
 END_TEST
 
+/* --- large copies, which several threads share -------------------------- */
+
+enum { MANY = 11 };
+
+/* Sizes about the one from which on a copy is done in parts, and any offsets. */
+START_TEST(large_copies)
+{
+	static const size_t at[][3] = {
+		{ 0, 0, 4 * PAGE - 1 },	      { 0, 0, 4 * PAGE },
+		{ 0, 0, 4 * PAGE + 1 },	      { 1, 0, 4 * PAGE },
+		{ PAGE - 1, 5, 5 * PAGE },    { 7, PAGE - 3, 9 * PAGE + 11 },
+		{ 0, 4096, 8 * PAGE },	      { 12345, 67, 10 * PAGE },
+		{ PAGE, PAGE + 1, 9 * PAGE }, { 0, 0, MANY * PAGE },
+	};
+	int from = _i % 3 == 0 ? PLAIN : _i % 3 == 1 ? ON_CPU : ON_XPU;
+	int nodes[] = { GM_NODE_NONE, HOST, 0 };
+	unsigned char *dst = um(MANY), *model = plain(MANY * PAGE);
+	unsigned char *src = from == PLAIN ? plain(MANY * PAGE) : um(MANY);
+	int node;
+
+	gpu_start(&gpu, 32);
+	nodes[2] = gpu.node;
+	node = nodes[_i / 3];
+	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		enum place place = i % 2 ? ON_XPU : ON_CPU;
+
+		cpu_fill(src, MANY * PAGE, i);
+		if (from == ON_XPU)
+			works(gmadvise(gpu.node, src, MANY * PAGE,
+				       GM_WILLNEED));
+		put(&gpu, dst, MANY * PAGE, 99, place);
+		cpu_fill(model, MANY * PAGE, 99);
+		works(gmemcpy(node, dst + at[i][0], src + at[i][1], at[i][2]));
+		for (size_t o = 0; node == gpu.node && o < at[i][2]; o += PAGE)
+			ck_assert_uint_eq(where(dst + at[i][0] + o).copies,
+					  1ull << gpu.node);
+		memcpy(model + at[i][0], src + at[i][1], at[i][2]);
+		ck_assert_msg(!memcmp(dst, model, MANY * PAGE),
+			      "case %zu, node %d, from %d", i, node, from);
+	}
+}
+END_TEST
+
+START_TEST(large_overlaps)
+{
+	static const size_t at[][2] = {
+		{ 0, PAGE },  { PAGE, 0 },	   { 3, 70000 },
+		{ 70000, 3 }, { 0, 2 * PAGE + 9 }, { 2 * PAGE + 9, 0 },
+	};
+	unsigned char *p = um(MANY), *model = plain(MANY * PAGE);
+	size_t len = 8 * PAGE;
+
+	gpu_start(&gpu, 32);
+	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		put(&gpu, p, MANY * PAGE, i, i % 2 ? ON_XPU : ON_CPU);
+		cpu_fill(model, MANY * PAGE, i);
+		works(gmemcpy(_i ? gpu.node : GM_NODE_NONE, p + at[i][0],
+			      p + at[i][1], len));
+		memmove(model + at[i][0], model + at[i][1], len);
+		ck_assert_msg(!memcmp(p, model, MANY * PAGE), "case %zu", i);
+	}
+}
+END_TEST
+
+/* A hole in the source, or what must not be written in the destination. */
+START_TEST(large_copies_that_fail)
+{
+	int node = _i ? 0 : GM_NODE_NONE;
+	char *dst = um(MANY), *src = plain(MANY * PAGE), *other = um(MANY);
+
+	gpu_start(&gpu, 32);
+	node = _i ? gpu.node : GM_NODE_NONE;
+	cpu_fill(src, MANY * PAGE, 1);
+	cpu_fill(dst, MANY * PAGE, 2);
+	munmap(src + 6 * PAGE + 4096, 4096);
+	fails(gmemcpy(node, dst + PAGE, src + PAGE, 9 * PAGE), EFAULT);
+	/* Outside nothing has changed; inside each word is old or new. */
+	cpu_check_from(dst, 0, WORDS, 2);
+	cpu_check_from(dst, 10 * WORDS, MANY * WORDS, 2);
+	for (size_t i = WORDS; i < 10 * WORDS; i++) {
+		uint64_t v = ((uint64_t *)dst)[i];
+
+		ck_assert(v == pattern(1, i) || v == pattern(2, i));
+	}
+	/* Two parts fail: of two errors it is the first one's. */
+	cpu_fill(other, MANY * PAGE, 3);
+	works(gm_mprotect(dst + 2 * PAGE, PAGE, PROT_READ));
+	fails(gmemcpy(node, dst, other, MANY * PAGE), EACCES);
+	works(gm_mprotect(dst + 2 * PAGE, PAGE, RW));
+	works(gmemcpy(node, dst, other, MANY * PAGE));
+	cpu_check(dst, MANY * PAGE, 3);
+}
+END_TEST
+
+START_TEST(large_copies_from_one_gpu_to_another)
+{
+	char *a = um(MANY), *b = um(MANY);
+
+	gpu_start(&gpu, 16);
+	gpu_start(&gpu2, 16);
+	gpu_fill(&gpu, a, MANY * PAGE, 4);
+	works(gmemcpy(gpu2.node, b, a, MANY * PAGE));
+	all_in(a, MANY, GM_STATE_MODIFIED, 1ull << gpu.node);
+	all_in(b, MANY, GM_STATE_MODIFIED, 1ull << gpu2.node);
+	gpu_check(&gpu2, b, MANY * PAGE, 4);
+	gpu_check(&gpu, a, MANY * PAGE, 4);
+	works(gmemcpy(gpu.node, a + 77, b + 1, 9 * PAGE));
+	ck_assert(!memcmp(a + 77, b + 1, 9 * PAGE));
+}
+END_TEST
+
+/* --- while others write -------------------------------------------------- */
+
+static _Atomic int stop;
+
+/* Two words far apart in each page, the first one ahead by at most one. */
+static void *write_pairs(void *arg)
+{
+	uint64_t *p = arg;
+
+	for (uint64_t n = 1; !stop; n++)
+		for (size_t i = 0; i < 4; i++) {
+			__atomic_store_n(p + i * WORDS, n, __ATOMIC_SEQ_CST);
+			__atomic_store_n(p + (i + 1) * WORDS - 1, n,
+					 __ATOMIC_SEQ_CST);
+		}
+	return NULL;
+}
+
+/* The CPU writes the source meanwhile: it makes headway, and loses nothing. */
+START_TEST(source_that_is_written)
+{
+	uint64_t *src = um(4), *dst = um(4), seen = 0;
+	pthread_t writer;
+
+	gpu_start(&gpu, 16);
+	memset(src, 0, 4 * PAGE);
+	stop = 0;
+	ck_assert_int_eq(pthread_create(&writer, NULL, write_pairs, src), 0);
+	for (int i = 0; i < 100 || seen < 100; i++) {
+		works(gmemcpy(gpu.node, dst, src, 4 * PAGE));
+		works(gmadvise(HOST, dst, 4 * PAGE, GM_WILLNEED));
+		ck_assert_uint_ge(dst[0], seen);
+		seen = dst[0];
+	}
+	stop = 1;
+	pthread_join(writer, NULL);
+	for (size_t i = 0; i < 4; i++) {
+		ck_assert_uint_eq(src[i * WORDS], src[0]);
+		ck_assert_uint_eq(src[(i + 1) * WORDS - 1], src[0]);
+	}
+	works(gmemcpy(gpu.node, dst, src, 4 * PAGE));
+	ck_assert(!memcmp(dst, src, 4 * PAGE));
+}
+END_TEST
+
+/* An XPU writes beside the copy, in the pages in which it begins and ends. */
+START_TEST(neighbours_that_an_xpu_writes)
+{
+	enum { N = 20000 };
+	char *dst = um(MANY), *src = um(MANY);
+	uint64_t *last = (uint64_t *)(dst + 10 * PAGE) + WORDS - 1;
+	struct kargs a = { .dst = (uint64_t *)dst, .n = N };
+	struct kargs b = { .dst = last, .n = N };
+
+	gpu_start(&gpu, 32);
+	cpu_fill(src, MANY * PAGE, 1);
+	memset(dst, 0, MANY * PAGE);
+	gpu_launch(&gpu, "count", 1, &a);
+	gpu_launch(&gpu, "count", 1, &b);
+	for (int i = 0; i < 10; i++)
+		works(gmemcpy(_i ? gpu.node : GM_NODE_NONE, dst + 64, src + 64,
+			      MANY * PAGE - 128));
+	ck_assert_int_eq(sgpu_sync(gpu.sgpu, NULL), 0);
+	ck_assert_uint_eq(*(uint64_t *)dst, N);
+	ck_assert_uint_eq(*last, N);
+	ck_assert(!memcmp(dst + 64, src + 64, MANY * PAGE - 128));
+}
+END_TEST
+
 static void add(TCase *tc)
 {
+	tcase_add_loop_test(tc, large_copies, 0, 9);
+	tcase_add_loop_test(tc, large_overlaps, 0, 2);
+	tcase_add_loop_test(tc, large_copies_that_fail, 0, 2);
+	tcase_add_test(tc, large_copies_from_one_gpu_to_another);
+	tcase_add_test(tc, source_that_is_written);
+	tcase_add_loop_test(tc, neighbours_that_an_xpu_writes, 0, 2);
 	tcase_add_loop_test(tc, every_kind_to_every_kind, 0, NR_KINDS);
 	tcase_add_loop_test(tc, source_is_not_moved, 0, NR_PLACES);
 	tcase_add_loop_test(tc, overlap_is_memmove, 0, NR_PLACES);

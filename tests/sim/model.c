@@ -316,8 +316,12 @@ void model_save(const struct model *m, uint64_t va, uint64_t len,
 void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 {
 	uint8_t stray[MODEL_MAX_CHANGE * GM_PAGE_SIZE];
+	uint8_t pinned[MODEL_MAX_CHANGE];
 	uint64_t i, n = s->n, len = n << GM_PAGE_SHIFT;
 
+	/* Also by who pinned it meanwhile, where nothing has moved. */
+	for (i = 0; i < n; i++)
+		pinned[i] = s->pinned[i] | m->pinned[s->first + i];
 	for (i = 0; i < len; i++)
 		stray[i] = m->flags[model_off(va) + i] & MODEL_STORED;
 	model_map(m, va, len, 0);
@@ -340,8 +344,7 @@ void model_restore(struct model *m, uint64_t va, const struct model_saved *s)
 		if (s->lost[i] || m->lost_at[s->first + i] >= s->at ||
 		    m->lost_at[model_slot(va) + i] >= s->at)
 			model_lost(m, model_slot(va) + i);
-		m->pinned[model_slot(va) + i] |=
-			s->pinned[i] | m->pinned[s->first + i];
+		m->pinned[model_slot(va) + i] |= pinned[i];
 		m->cut[model_slot(va) + i] = s->cut[i];
 		m->loose[model_slot(va) + i] = m->loose[s->first + i];
 	}

@@ -145,6 +145,9 @@ int op_sys_dontneed(struct worker *w)
 	return 0;
 }
 
+/* Pages of a copy: enough for one that is done in parts. */
+#define PAIR 6
+
 /* Two ranges anywhere, of which one may be plain memory. */
 static bool pick_pair(struct model *m, uint64_t *dst, uint64_t *src,
 		      uint64_t *len)
@@ -154,7 +157,7 @@ static bool pick_pair(struct model *m, uint64_t *dst, uint64_t *src,
 	uint64_t room = sim.cfg.nr_plain * GM_PAGE_SIZE;
 	uint64_t n[2];
 
-	if (!pick_run(m, 4, dst, &n[0]) || !pick_run(m, 4, src, &n[1]))
+	if (!pick_run(m, PAIR, dst, &n[0]) || !pick_run(m, PAIR, src, &n[1]))
 		return false;
 	cut_run(dst, &n[0], 1);
 	cut_run(src, &n[1], 1);
@@ -186,7 +189,7 @@ static bool any_either(const struct model *m, uint64_t va, uint64_t len)
 
 int op_memcpy(struct worker *w)
 {
-	uint8_t bytes[4 * GM_PAGE_SIZE];
+	uint8_t bytes[PAIR * GM_PAGE_SIZE];
 	struct model *m = t.m[w->as];
 	uint64_t dst, src, len;
 	int node = sim_chance(3) ? GM_NODE_NONE : pick_node();

@@ -114,6 +114,87 @@ static void do_whole(struct unit *u)
 	ck_assert_uint_eq(s.to_xpu, 0);
 }
 
+/* The next @call fails once, with @error or its usual one. */
+static void fail_next(enum sim_call call, int error)
+{
+	sim.fail_call = (int)call;
+	sim.fail_nth = sim.tries[call] + 1;
+	sim.fail_error = error;
+	sim.inject = true;
+}
+
+/* What the CPU has mapped goes to an XPU in one copy, and is back afterwards. */
+static void do_lent(struct unit *u)
+{
+	static const struct {
+		enum sim_call call;
+		int error, err;
+	} fails[] = {
+		{ SIM_SLOTS_GET, 0, 0 },       { SIM_CPU_UNMAP, -EBUSY, 0 },
+		{ SIM_CPU_UNMAP, -EAGAIN, 0 }, { SIM_CPU_MAP, -ENOMEM, 0 },
+		{ SIM_OP_MEMCPY, -EIO, -EIO },
+	};
+	uint64_t a, b, reads;
+	unsigned int i;
+
+	unit_device(u, 0, 8, UNIT_CAPS, UNIT_ALL_OPS);
+	a = unit_map(u, 1);
+	b = unit_map(u, 1);
+	unit_store(u, b, 7);
+	/* Past the time that the CPU has for what it waited for. */
+	sim.now += 100000000;
+	reads = sim.calls[SIM_USER_READ];
+	ck_assert_int_eq(
+		gm_as_copy(&u->as->as, unit_node(u, 0), a, b, PAGES(1)), 0);
+	ck_assert_uint_eq(sim.calls[SIM_USER_READ], reads);
+	ck_assert_uint_eq(unit_where(u, b).copies, 1);
+	ck_assert_uint_eq(unit_where(u, b).mapped, 1);
+	ck_assert_uint_eq(unit_xpu_load(u, 0, a), 7);
+	for (i = 0; i < sizeof(fails) / sizeof(fails[0]); i++) {
+		uint64_t injected = sim.injected;
+
+		unit_store(u, b, i + 20);
+		sim.now += 100000000;
+		fail_next(fails[i].call, fails[i].error);
+		ck_assert_int_eq(
+			gm_as_copy(&u->as->as, unit_node(u, 0), a, b, PAGES(1)),
+			fails[i].err);
+		sim.inject = false;
+		sim.fail_call = -1;
+		ck_assert_uint_eq(sim.injected, injected + 1);
+		ck_assert_uint_eq(unit_where(u, b).copies, 1);
+		ck_assert_uint_eq(unit_where(u, b).mapped,
+				  fails[i].call != SIM_CPU_MAP);
+		ck_assert_uint_eq(unit_load(u, b), i + 20);
+		ck_assert_uint_eq(unit_xpu_load(u, 0, a),
+				  fails[i].err ? i + 19 : i + 20);
+	}
+}
+
+/* The CPU keeps what it has just waited for, and what is pinned. */
+static void do_not_lent(struct unit *u)
+{
+	uint64_t a, b, reads;
+
+	unit_device(u, 0, 8, UNIT_CAPS, UNIT_ALL_OPS);
+	a = unit_map(u, 1);
+	b = unit_map(u, 1);
+	unit_xpu_store(u, 0, b, 3);
+	sim.now += 100000000;
+	ck_assert_uint_eq(unit_load(u, b), 3);
+	reads = sim.calls[SIM_USER_READ];
+	ck_assert_int_eq(
+		gm_as_copy(&u->as->as, unit_node(u, 0), a, b, PAGES(1)), 0);
+	ck_assert_uint_gt(sim.calls[SIM_USER_READ], reads);
+	sim.now += 100000000;
+	ck_assert_int_eq(gm_as_advise(&u->as->as, 0, b, PAGES(1), GM_PIN), 0);
+	reads = sim.calls[SIM_USER_READ];
+	ck_assert_int_eq(
+		gm_as_copy(&u->as->as, unit_node(u, 0), a, b, PAGES(1)), 0);
+	ck_assert_uint_gt(sim.calls[SIM_USER_READ], reads);
+	ck_assert_uint_eq(unit_xpu_load(u, 0, a), 3);
+}
+
 static void do_errors(struct unit *u)
 {
 	uint64_t a;
@@ -141,6 +222,8 @@ static void do_errors(struct unit *u)
 TEST(offsets)
 TEST(overlap)
 TEST(whole)
+TEST(lent)
+TEST(not_lent)
 TEST(errors)
 
 TCase *unit_copy(void)
@@ -151,6 +234,8 @@ TCase *unit_copy(void)
 	tcase_add_test(tc, offsets);
 	tcase_add_test(tc, overlap);
 	tcase_add_test(tc, whole);
+	tcase_add_test(tc, lent);
+	tcase_add_test(tc, not_lent);
 	tcase_add_test(tc, errors);
 	return tc;
 }

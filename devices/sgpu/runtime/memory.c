@@ -184,7 +184,11 @@ SGPU_API int sgpu_hw_copy(struct sgpu *gpu, enum sgpu_hw_dir dir, uint64_t dst,
 		from = gpu->window + src;
 	}
 	end = link_reserve(gpu, dir, len);
-	memcpy(to, from, len);
+	/* What is little goes to host memory to be read there at once. */
+	if (dir == SGPU_HW_FROM_DEV && len < WIRE_PAGE / 4)
+		memcpy(to, from, len);
+	else
+		stream_copy(to, from, len);
 	wait_until(end);
 	return 0;
 }

@@ -10,6 +10,7 @@
  *	fault.c		the fault queue
  *	bell.c		waiting for the device, or for ourselves
  *	memory.c	the memory window: frames, copies, the link
+ *	stream.c	the copy engine's loop
  *	inject.c	failures on demand
  *
  * Lock order: C (context), then S (socket), then L (launches), then E (state).
@@ -188,6 +189,7 @@ void streams_free(struct sgpu *gpu);
 
 /* memory.c */
 int shared_file(const char *name, uint64_t len);
+void stream_copy(void *dst, const void *src, size_t len);
 int memory_init(struct sgpu *gpu);
 void memory_fini(struct sgpu *gpu);
 void frames_ready(struct sgpu *gpu, uint64_t daddr, uint64_t len);
