@@ -122,8 +122,9 @@ static bool calls_program(enum ggml_op op)
 /* Weights that ggml keeps with the CPU: token embeddings, layers not offloaded. */
 static bool is_for_cpu(const struct ggml_tensor *op)
 {
-	for (int s = 0; s < GGML_MAX_SRC && op->src[s]; s++) {
-		ggml_backend_buffer_t ggml = op->src[s]->buffer;
+	for (int s = 0; s < GGML_MAX_SRC; s++) {
+		ggml_backend_buffer_t ggml =
+			op->src[s] ? op->src[s]->buffer : NULL;
 
 		if (ggml && ggml->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS &&
 		    ggml->buft == buffer_type_host())

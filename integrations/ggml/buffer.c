@@ -49,6 +49,12 @@ void *unified_new(size_t len)
 	return NULL;
 }
 
+void unified_free(void *p, size_t len)
+{
+	if (p && gm_munmap(p, len))
+		complain("memory is not freed: %s", gm_error());
+}
+
 static void buffer_free(ggml_backend_buffer_t ggml)
 {
 	struct buffer *b = ggml->context;
@@ -60,7 +66,7 @@ static void buffer_free(ggml_backend_buffer_t ggml)
 	*at = b->next;
 	generation++;
 	pthread_mutex_unlock(&list_lock);
-	must(!gm_munmap(b->base, b->len), "free");
+	unified_free(b->base, b->len);
 	free(b->keep);
 	free(b);
 }

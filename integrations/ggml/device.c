@@ -43,6 +43,7 @@ static void *library_get(void *library, const char *name)
 static void threads_set(ggml_backend_reg_t reg, uint32_t threads)
 {
 	struct ggml_threadpool_params params = { .n_threads = (int)threads };
+	struct ggml_threadpool *pool;
 	ggml_backend_set_n_threads_t set_threads;
 	struct ggml_threadpool *(*pool_new)(struct ggml_threadpool_params *);
 	void (*set_pool)(ggml_backend_t, struct ggml_threadpool *);
@@ -58,7 +59,10 @@ static void threads_set(ggml_backend_reg_t reg, uint32_t threads)
 	if (!set_threads || !pool_new || !set_pool)
 		give_up("threads", "the CPU backend's interface is another");
 	set_threads(device.backend, (int)threads);
-	set_pool(device.backend, pool_new(&params));
+	pool = pool_new(&params);
+	if (!pool)
+		give_up("threads", "they cannot be started");
+	set_pool(device.backend, pool);
 }
 
 static void backend_open(const char *path, uint32_t threads)
@@ -76,7 +80,8 @@ static void backend_open(const char *path, uint32_t threads)
 	device.backend = dev->iface.init_backend(dev, NULL);
 	if (!device.backend)
 		give_up("CPU backend", "cannot be made");
-	threads_set(reg, threads);
+	threads_set(reg, threads < GGML_MAX_N_THREADS ? threads
+						      : GGML_MAX_N_THREADS);
 }
 
 static struct ggml_tensor *tensor_of(const struct ggml_tensor *number)

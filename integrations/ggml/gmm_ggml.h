@@ -49,7 +49,8 @@ struct gpu {
  * struct buffer - the context of a ggml buffer of ours
  * @base: unified memory
  * @len: bytes of it, whole pages
- * @ggml: the buffer; it knows whether it holds weights
+ * @ggml: the buffer; what it holds, its usage, ggml writes with no lock, after
+ *	it was made and before a graph uses it
  * @next: the list of all (L: the list's lock)
  * @keep: for each page what hints.c decided (G: gpu->lock); NULL at first
  */
@@ -88,6 +89,8 @@ uint64_t buffer_generation(void);
 void buffer_each(void (*fn)(struct buffer *b, void *arg), void *arg);
 /* Unified memory, or NULL after a complaint. */
 void *unified_new(size_t len);
+/* In a child of fork() it is not freed, for it is not there. */
+void unified_free(void *p, size_t len);
 
 /* graph.c */
 struct graph;

@@ -67,8 +67,7 @@ static void tables_free(struct graph *graph)
 
 void graph_free(struct graph *graph)
 {
-	if (graph->head)
-		must(!gm_munmap(graph->head, graph->head_room), "free");
+	unified_free(graph->head, graph->head_room);
 	tables_free(graph);
 	free(graph->draft);
 	free(graph->sent);
@@ -77,7 +76,8 @@ void graph_free(struct graph *graph)
 
 static bool tables_fit(struct graph *graph, int n_nodes)
 {
-	size_t most = (size_t)n_nodes * (GGML_MAX_SRC + 2);
+	/* Each of them with its sources, and each of these with its root. */
+	size_t most = (size_t)n_nodes * 2 * (GGML_MAX_SRC + 1);
 
 	if (graph->set.size >= most) {
 		ggml_hash_set_reset(&graph->set);
@@ -154,7 +154,7 @@ static bool is_input(const struct ggml_tensor *t)
 	struct buffer *b = buffer_of(t);
 
 	return b && !t->view_src && b->ggml->buft == buffer_type_host() &&
-	       b->ggml->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS &&
+	       b->ggml->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE &&
 	       ggml_is_contiguous(t) && ggml_nbytes(t) <= INPUT_MAX;
 }
 
@@ -274,8 +274,7 @@ static bool head_fits(struct graph *graph, size_t size)
 {
 	if (size <= graph->head_room)
 		return true;
-	if (graph->head)
-		must(!gm_munmap(graph->head, graph->head_room), "free");
+	unified_free(graph->head, graph->head_room);
 	graph->version = 0;
 	graph->head_room = (2 * size + GM_PAGE_MASK) & ~(size_t)GM_PAGE_MASK;
 	graph->head = unified_new(graph->head_room);
@@ -343,8 +342,11 @@ static enum ggml_status draft_send(struct graph *graph, struct gpu *gpu)
 	from = same ? draft->inputs : 0;
 	if (gmemcpy(gpu->node, (char *)graph->head + from,
 		    (const char *)draft + from, draft->size - from)) {
+		bool gone = errno == ENODEV;
+
 		complain("a graph cannot be sent: %s", gm_error());
-		return failed(graph, gpu);
+		graph->version = 0;
+		return gone ? failed(graph, gpu) : GGML_STATUS_FAILED;
 	}
 	if (!same)
 		graph->version = ++versions;

@@ -58,14 +58,23 @@ static void advise(int node, void *p, size_t len, enum gm_advice advice)
 	(void)gmadvise(node, p, len, (int)advice);
 }
 
-/* ggml makes room for the largest batch, and a small one uses little of it. */
-static uint64_t used(const struct buffer *b)
+static bool is_host(const struct buffer *b)
 {
+	return b->ggml->buft == buffer_type_host();
+}
+
+/*
+ * ggml makes room for the largest batch, and a small one uses little of it. What
+ * the CPU works on counts only where the GPU has fetched it.
+ */
+static uint64_t used(const struct buffer *b, const struct gpu *gpu)
+{
+	uint64_t nodes = is_host(b) ? 1ull << gpu->node : ~0ull;
 	struct gm_where where;
 	uint64_t bytes = 0;
 
 	for (size_t at = 0; at < b->len; at += GM_PAGE_SIZE) {
-		if (!gm_where(b->base + at, &where) && where.copies)
+		if (!gm_where(b->base + at, &where) && where.copies & nodes)
 			bytes += GM_PAGE_SIZE;
 	}
 	return bytes;
@@ -73,13 +82,11 @@ static uint64_t used(const struct buffer *b)
 
 static void plan_buffer(struct buffer *b, void *arg)
 {
-	bool host = b->ggml->buft == buffer_type_host();
-
 	if (!is_weights(b)) {
-		plan.other += used(b);
+		plan.other += used(b, arg);
 		return;
 	}
-	plan.weights += host ? 0 : b->len;
+	plan.weights += is_host(b) ? 0 : b->len;
 	if (b->keep)
 		return;
 	advise(GM_NODE_NONE, b->base, b->len, GM_READ_MOSTLY);
@@ -102,7 +109,7 @@ static void prefer_other(struct buffer *b, void *arg)
 {
 	const struct gpu *gpu = arg;
 
-	if (!is_weights(b))
+	if (!is_weights(b) && !is_host(b))
 		advise(plan.piece ? gpu->node : GM_NODE_NONE, b->base, b->len,
 		       GM_PREFERRED);
 }
@@ -138,17 +145,19 @@ static bool is_power_of_two(uint64_t n)
 /* Again and again, but ever less often, for the states grow. */
 void hints_plan(struct gpu *gpu)
 {
+	/* Before the list is read: what comes later has another. */
+	uint64_t generation = buffer_generation();
 	struct plan old = plan;
 
 	plan.graphs++;
-	if (plan.generation == buffer_generation() &&
-	    !is_power_of_two(plan.graphs))
+	if (plan.generation == generation && !is_power_of_two(plan.graphs))
 		return;
 	plan.weights = plan.other = 0;
 	buffer_each(plan_buffer, gpu);
-	if (plan.generation == buffer_generation() && plan.other == old.other)
+	if (plan.generation == generation && plan.other == old.other &&
+	    plan.weights == old.weights)
 		return;
-	plan.generation = buffer_generation();
+	plan.generation = generation;
 	plan.graphs = 1;
 	plan_room(gpu);
 	buffer_each(forget, NULL);

@@ -401,7 +401,7 @@ int gpu_gone(struct sgpu *gpu, int err, bool lost, const char *why)
 	return err;
 }
 
-/* One that is killed while it starts says nothing about the next. */
+/* One that was killed while it started says nothing about the next. */
 #define STARTS 3
 
 SGPU_API int sgpu_hw_restart(struct sgpu *gpu)
