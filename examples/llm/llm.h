@@ -97,7 +97,7 @@ struct step {
 
 /**
  * struct memory - of this process, in bytes; the XPU's own is not counted
- * @resident: most at any time, mapped files included
+ * @resident: most seen, mapped files included
  * @anon: most seen of what is in no file, and so can only be swapped
  */
 struct memory {

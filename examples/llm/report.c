@@ -14,22 +14,31 @@
 
 static struct memory most;
 
-/* Not getrusage(), which may tell of the process that started this one. */
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * The software XPU's memory is mapped here, as shared memory. getrusage() would
+ * count it, and what the process that started this one had.
+ */
 void memory_sample(void)
 {
 	FILE *file = fopen("/proc/self/status", "r");
+	uint64_t kib, anon = 0, files = 0;
 	char line[256];
-	uint64_t kib;
 
 	must(!!file, "/proc/self/status", "it cannot be read");
 	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1 &&
-		    kib << 10 > most.anon)
-			most.anon = kib << 10;
-		if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1)
-			most.resident = kib << 10;
+		if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1)
+			anon = kib << 10;
+		if (sscanf(line, "RssFile: %" SCNu64, &kib) == 1)
+			files = kib << 10;
 	}
 	fclose(file);
+	most.anon = at_least(most.anon, anon);
+	most.resident = at_least(most.resident, anon + files);
 }
 
 struct memory memory_most(void)
