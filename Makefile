@@ -15,7 +15,7 @@ BUILD = build
 RELEASE = build-release
 PREFIX = /usr/local
 DESTDIR =
-# With "no", llama.cpp is not fetched; what needs it is then left out.
+# With "no", llama.cpp is not fetched; without it, what needs it is left out.
 LLAMA = yes
 # The same of the kernel that the guest of the tests boots.
 GUEST = yes
@@ -29,6 +29,9 @@ JOBS = $(shell nproc)
 	clean
 
 demo: build
+	test -e .deps/llama/version || { \
+		echo "the demo needs llama.cpp; make demo-index does not" >&2; \
+		exit 1; }
 	test -e .deps/random-600M.gguf || $(MODELS)/generate.py --size 600M \
 		.deps/random-600M.gguf
 	examples/llm/demo.sh $(BUILD)/examples/llm/llm \

@@ -111,23 +111,49 @@ void gm_memory_exit(void)
 	}
 }
 
+static bool cgroup_limit(uint64_t *limit, uint64_t *used)
+{
+	/* "max" is no number: there is no limit */
+	return cgroup.fd_limit >= 0 && cgroup.fd_used >= 0 &&
+	       !read_number(cgroup.fd_limit, NULL, limit) &&
+	       !read_number(cgroup.fd_used, NULL, used);
+}
+
+/* Memory that holds files. @key is searched for: "active_file" is in both. */
+static uint64_t cgroup_cache(const char *key)
+{
+	uint64_t cache;
+
+	if (cgroup.fd_stat < 0 || read_number(cgroup.fd_stat, key, &cache))
+		return 0;
+	return cache;
+}
+
 /*
  * Bytes that may still be touched before the control group's killer comes:
  * the kernel would kill, where we can say ENOMEM.
  */
 uint64_t gm_memory_headroom(void)
 {
-	uint64_t limit, used, cache;
+	uint64_t limit, used;
 
-	if (cgroup.fd_limit < 0 || cgroup.fd_used < 0 ||
-	    read_number(cgroup.fd_limit, NULL, &limit) ||
-	    read_number(cgroup.fd_used, NULL, &used))
-		return UINT64_MAX; /* "max" is no number: there is no limit */
+	if (!cgroup_limit(&limit, &used))
+		return UINT64_MAX;
 	if (used + GM_PAGE_SIZE < limit)
 		return limit - used;
-	if (cgroup.fd_stat < 0 ||
-	    read_number(cgroup.fd_stat, "inactive_file ", &cache))
-		cache = 0;
+	used -= GM_MIN(used, cgroup_cache("inactive_file "));
+	return limit > used ? limit - used : 0;
+}
+
+/* What the control group could have if all its files were dropped. */
+static uint64_t cgroup_free(void)
+{
+	uint64_t limit, used, cache;
+
+	if (!cgroup_limit(&limit, &used))
+		return UINT64_MAX;
+	cache = cgroup_cache("\ninactive_file ") +
+		cgroup_cache("\nactive_file ");
 	used -= GM_MIN(used, cache);
 	return limit > used ? limit - used : 0;
 }
@@ -181,6 +207,7 @@ static int node_memory(int nid, uint64_t *total, uint64_t *free_bytes)
 	return 0;
 }
 
+/* A control group's limit is for all nodes; each is given the same of it. */
 int gm_memory_of_node(int nid, uint64_t *total, uint64_t *free_bytes)
 {
 	int rc = gm_user.nr_nodes > 1 ? node_memory(nid, total, free_bytes)
@@ -189,7 +216,8 @@ int gm_memory_of_node(int nid, uint64_t *total, uint64_t *free_bytes)
 	if (rc)
 		return rc;
 	*total *= 1024;
-	*free_bytes = GM_MIN(*free_bytes * 1024, gm_memory_headroom());
+	*free_bytes = GM_MIN(*free_bytes * 1024,
+			     cgroup_free() / (uint64_t)gm_user.nr_nodes);
 	return 0;
 }
 

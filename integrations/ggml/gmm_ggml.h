@@ -33,6 +33,7 @@
  * @library: path of its library
  * @node: the GPU's memory
  * @capacity: bytes of it
+ * @heads: bytes in the graphs that were sent (G)
  * @lock: one graph at a time
  */
 struct gpu {
@@ -42,6 +43,7 @@ struct gpu {
 	char library[GRAPH_PATH];
 	int node;
 	uint64_t capacity;
+	uint64_t heads;
 	pthread_mutex_t lock;
 };
 

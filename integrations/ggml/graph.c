@@ -67,7 +67,12 @@ static void tables_free(struct graph *graph)
 
 void graph_free(struct graph *graph)
 {
+	struct gpu *gpu = gpu_get();
+
 	unified_free(graph->head, graph->head_room);
+	pthread_mutex_lock(&gpu->lock);
+	gpu->heads -= graph->head_room;
+	pthread_mutex_unlock(&gpu->lock);
 	tables_free(graph);
 	free(graph->draft);
 	free(graph->sent);
@@ -270,16 +275,18 @@ static enum ggml_status draft_write(struct graph *graph, const struct gpu *gpu,
 	return GGML_STATUS_SUCCESS;
 }
 
-static bool head_fits(struct graph *graph, size_t size)
+static bool head_fits(struct graph *graph, struct gpu *gpu, size_t size)
 {
 	if (size <= graph->head_room)
 		return true;
 	unified_free(graph->head, graph->head_room);
+	gpu->heads -= graph->head_room;
 	graph->version = 0;
 	graph->head_room = (2 * size + GM_PAGE_MASK) & ~(size_t)GM_PAGE_MASK;
 	graph->head = unified_new(graph->head_room);
 	if (!graph->head)
 		graph->head_room = 0;
+	gpu->heads += graph->head_room;
 	return graph->head;
 }
 
@@ -335,7 +342,7 @@ static enum ggml_status draft_send(struct graph *graph, struct gpu *gpu)
 	bool same;
 	size_t from;
 
-	if (!head_fits(graph, draft->size))
+	if (!head_fits(graph, gpu, draft->size))
 		return GGML_STATUS_ALLOC_FAILED;
 	same = graph->version && draft->inputs == graph->sent->inputs &&
 	       !memcmp(draft, graph->sent, draft->inputs);

@@ -32,7 +32,7 @@ enum keep {
  * @generation: the buffers it was made for
  * @graphs: run since then
  * @weights: bytes in buffers of weights
- * @other: bytes in pages of other buffers that have been used
+ * @other: bytes in graphs, and in pages of other buffers that have been used
  * @piece: bytes to fetch for one; 0: so small a memory is left to faults
  * @left: bytes of weights that may still be preferred
  * @fits: all there is fits
@@ -152,7 +152,8 @@ void hints_plan(struct gpu *gpu)
 	plan.graphs++;
 	if (plan.generation == generation && !is_power_of_two(plan.graphs))
 		return;
-	plan.weights = plan.other = 0;
+	plan.weights = 0;
+	plan.other = gpu->heads;
 	buffer_each(plan_buffer, gpu);
 	if (plan.generation == generation && plan.other == old.other &&
 	    plan.weights == old.weights)
