@@ -23,6 +23,8 @@ struct options {
 	int json;
 	unsigned int rounds; /* that are timed; one more comes before them */
 	uint64_t memory; /* of the XPU; what it works on is half of that */
+	const char *model; /* the only one for llm; NULL: three of them */
+	unsigned int tokens; /* of each of its answers */
 };
 
 extern struct options options;
@@ -43,8 +45,6 @@ void series_start(struct series *s, const char *metric, const char *unit);
 void series_add(struct series *s, double value);
 /* The median, and the quartiles as low and high. */
 void series_print(struct series *s);
-/* Above the first line of the table; nothing with --json. */
-void table_head(void);
 /* Sorts @values. */
 double percentile(double *values, unsigned int n, double p);
 
@@ -72,6 +72,8 @@ struct xpu {
 	struct bench_result *result; /* unified */
 };
 
+/* The path of @name in the folder of this program. */
+void own_folder(char *path, size_t size, const char *name);
 void xpu_open(struct xpu *xpu, uint64_t memory, unsigned int workers);
 void xpu_close(struct xpu *xpu);
 struct sgpu_kernel *xpu_kernel(struct xpu *xpu, const char *name);
@@ -105,5 +107,8 @@ void bench_first_touch(void);
 void bench_first_touch_attached(void);
 void bench_resident(void);
 void bench_matmul(void);
+void bench_llm(void);
+/* Whether its program is. */
+int llm_there(void);
 
 #endif

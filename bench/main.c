@@ -11,7 +11,7 @@
 
 #include "bench.h"
 
-struct options options = { .rounds = 9, .memory = 256 << 20 };
+struct options options = { .memory = 256 << 20, .tokens = 32 };
 
 /* In the order in which they run: the first while no XPU is attached. */
 static const struct {
@@ -40,9 +40,14 @@ static const struct {
 	  "gmemcpy() of 2 MiB on the CPU, against memcpy()" },
 	{ "matmul", bench_matmul,
 	  "FP16 matrix product from cold, and with half the memory" },
+	{ "llm", bench_llm,
+	  "llama.cpp with room for all, a half, a quarter of the weights" },
 };
 
 #define NR_BENCHES (sizeof(benches) / sizeof(benches[0]))
+
+static const char *skipped;
+static unsigned int rounds; /* 0: each has its own */
 
 void die(const char *fmt, ...)
 {
@@ -59,16 +64,22 @@ void die(const char *fmt, ...)
 
 static void usage(FILE *out)
 {
-	fprintf(out, "usage: gmm-bench [--json] [--rounds=N] [--memory=SIZE] "
-		     "[NAME...]\n"
-		     "       gmm-bench --list\n\n"
-		     "Without names all are run. Each figure is the median of "
-		     "the rounds, with the\nquartiles.\n\n"
-		     "  --json         one JSON object a line\n"
-		     "  --rounds=N     timed rounds, at least 7 (default 9)\n"
-		     "  --memory=SIZE  of the XPU, with M or G; half of it is "
-		     "worked on (default 256M)\n"
-		     "  --list         names, and what they measure\n");
+	fprintf(out,
+		"usage: gmm-bench [options] [NAME...]\n"
+		"       gmm-bench --list\n\n"
+		"Without names all are run. Each figure is the median of "
+		"the rounds, with the\nquartiles.\n\n"
+		"  --json         one JSON object a line\n"
+		"  --rounds=N     timed rounds, at least 7 (default 9); of "
+		"llm at least 1 (default 5)\n"
+		"  --memory=SIZE  of the XPU, with M or G; half of it is "
+		"worked on (default 256M)\n"
+		"  --model=FILE   llm runs this GGUF (default: two small "
+		"trained ones, and one of\n"
+		"                 600 MB of random weights)\n"
+		"  --tokens=N     of each of llm's answers (default 32)\n"
+		"  --skip=NAME    all but this one\n"
+		"  --list         names, and what they measure\n");
 }
 
 static void list(void)
@@ -98,28 +109,94 @@ static uint64_t parse(const char *what, const char *text, uint64_t min,
 	return value;
 }
 
-static void run(const char *name)
+static unsigned int find(const char *name)
 {
 	for (unsigned int i = 0; i < NR_BENCHES; i++) {
-		if (name && strcmp(name, benches[i].name))
-			continue;
-		benches[i].run();
-		if (name)
-			return;
+		if (!strcmp(name, benches[i].name))
+			return i;
 	}
-	if (name)
-		die("%s: no such benchmark; see --list", name);
+	die("%s: no such benchmark; see --list", name);
 }
 
-static void check_names(char **names)
+static int left_out(unsigned int i)
 {
-	for (; *names; names++) {
-		unsigned int i = 0;
+	if (skipped && !strcmp(skipped, benches[i].name))
+		return 1;
+	if (benches[i].run != bench_llm || llm_there())
+		return 0;
+	fprintf(stderr,
+		"gmm-bench: %s is left out; \"gmm-bench %s\" tells why\n",
+		benches[i].name, benches[i].name);
+	return 1;
+}
 
-		while (i < NR_BENCHES && strcmp(*names, benches[i].name))
-			i++;
-		if (i == NR_BENCHES)
-			die("%s: no such benchmark; see --list", *names);
+/* A round of it takes as long as many of another. */
+static int is_long(unsigned int i)
+{
+	return benches[i].run == bench_llm;
+}
+
+static void run(unsigned int i)
+{
+	unsigned int usual = is_long(i) ? 5 : 9;
+
+	options.rounds = rounds ? rounds : usual;
+	benches[i].run();
+}
+
+static void check_rounds(unsigned int i)
+{
+	unsigned int least = is_long(i) ? 1 : 7;
+
+	if (rounds && rounds < least)
+		die("--rounds=%u: %s needs at least %u", rounds,
+		    benches[i].name, least);
+}
+
+/* What is wrong is said before anything is run. */
+static void check(char **names)
+{
+	if (skipped)
+		find(skipped);
+	for (char **name = names; *name; name++)
+		check_rounds(find(*name));
+	for (unsigned int i = 0; !*names && i < NR_BENCHES; i++)
+		check_rounds(i);
+}
+
+static void read_option(int c)
+{
+	switch (c) {
+	case 'j':
+		options.json = 1;
+		break;
+	case 'r':
+		rounds = (unsigned int)parse("rounds", optarg, 1, MAX_ROUNDS);
+		break;
+	case 'm':
+		options.memory = parse("memory", optarg, 8 << 20,
+				       2 * BENCH_MAX_PAGES * GM_PAGE_SIZE);
+		options.memory &= ~(2 * GM_PAGE_SIZE - 1);
+		break;
+	case 'M':
+		options.model = optarg;
+		break;
+	case 't':
+		options.tokens =
+			(unsigned int)parse("tokens", optarg, 2, 1 << 16);
+		break;
+	case 's':
+		skipped = optarg;
+		break;
+	case 'l':
+		list();
+		exit(0);
+	case 'h':
+		usage(stdout);
+		exit(0);
+	default:
+		usage(stderr);
+		exit(2);
 	}
 }
 
@@ -129,44 +206,24 @@ int main(int argc, char **argv)
 		{ "json", no_argument, NULL, 'j' },
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "memory", required_argument, NULL, 'm' },
+		{ "model", required_argument, NULL, 'M' },
+		{ "tokens", required_argument, NULL, 't' },
+		{ "skip", required_argument, NULL, 's' },
 		{ "list", no_argument, NULL, 'l' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
-		switch (c) {
-		case 'j':
-			options.json = 1;
-			break;
-		case 'r':
-			options.rounds = (unsigned int)parse("rounds", optarg,
-							     7, MAX_ROUNDS);
-			break;
-		case 'm':
-			options.memory =
-				parse("memory", optarg, 8 << 20,
-				      2 * BENCH_MAX_PAGES * GM_PAGE_SIZE);
-			options.memory &= ~(2 * GM_PAGE_SIZE - 1);
-			break;
-		case 'l':
-			list();
-			return 0;
-		case 'h':
-			usage(stdout);
-			return 0;
-		default:
-			usage(stderr);
-			return 2;
-		}
-	}
-	check_names(argv + optind);
+	while ((c = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
+		read_option(c);
+	check(argv + optind);
 	warm_up();
-	table_head();
-	if (optind == argc)
-		run(NULL);
+	for (unsigned int i = 0; optind == argc && i < NR_BENCHES; i++) {
+		if (!left_out(i))
+			run(i);
+	}
 	for (; optind < argc; optind++)
-		run(argv[optind]);
+		run(find(argv[optind]));
 	return 0;
 }

@@ -49,9 +49,12 @@ double percentile(double *values, unsigned int n, double p)
 	return values[i] + (at - i) * (values[i + 1] - values[i]);
 }
 
-void table_head(void)
+/* Above the first line of the table. */
+static void table_head(void)
 {
-	if (!options.json)
+	static int done;
+
+	if (!options.json && !done++)
 		printf("%-24s %10s %10s %10s  %s\n", "metric", "median",
 		       "quartile", "quartile", "unit");
 }
@@ -62,6 +65,7 @@ void series_print(struct series *s)
 	double value = percentile(s->values, s->n, 0.5);
 	double high = percentile(s->values, s->n, 0.75);
 
+	table_head();
 	printf(options.json
 		       ? "{\"metric\": \"%s\", \"value\": %.6g, \"low\": %.6g, "
 			 "\"high\": %.6g, \"unit\": \"%s\"}\n"

@@ -15,8 +15,7 @@
 
 #define KERNELS "gmm-bench-kernels.so"
 
-/* Beside this program, as built; else where it was installed. */
-static void find_kernels(char *path, size_t size)
+void own_folder(char *path, size_t size, const char *name)
 {
 	ssize_t len = readlink("/proc/self/exe", path, size - 1);
 	char *slash;
@@ -25,9 +24,15 @@ static void find_kernels(char *path, size_t size)
 		die("/proc/self/exe: %s", strerror(errno));
 	path[len] = '\0';
 	slash = strrchr(path, '/');
-	if (!slash || (size_t)(slash - path) + sizeof(KERNELS) + 1 > size)
+	if (!slash || (size_t)(slash - path) + strlen(name) + 2 > size)
 		die("the path of this program is too long");
-	strcpy(slash + 1, KERNELS);
+	strcpy(slash + 1, name);
+}
+
+/* Beside this program, as built; else where it was installed. */
+static void find_kernels(char *path, size_t size)
+{
+	own_folder(path, size, KERNELS);
 	if (access(path, R_OK))
 		snprintf(path, size, "%s/%s", BENCH_KERNEL_DIR, KERNELS);
 }

@@ -58,19 +58,7 @@ static void json_times(const struct answer *a)
 	       a->answer_s);
 }
 
-void answer_json(const char *prompt, const struct answer *answer)
-{
-	putchar('{');
-	json_string("prompt", prompt);
-	fputs(", ", stdout);
-	json_string("text", answer->text);
-	fputs(", ", stdout);
-	json_times(answer);
-	puts("}");
-	fflush(stdout);
-}
-
-static void json_step(const struct step *step)
+static void json_counters(const char *what, const struct gm_stats *stats)
 {
 	static const char *const names[] = {
 		"faults_cpu",	    "faults_xpu_read", "faults_xpu_write",
@@ -83,15 +71,32 @@ static void json_step(const struct step *step)
 		"busy_waits",	    "fragmented",      "poisoned",
 		"reclaims",	    "operator_errors",
 	};
-	const uint64_t *counters = (const uint64_t *)&step->stats;
+	const uint64_t *counters = (const uint64_t *)stats;
 
 	_Static_assert(sizeof(names) / sizeof(*names) == NR_COUNTERS,
 		       "a name for each counter of gmm.h, in its order");
-	printf("\"%s\": {", step->what);
+	printf("\"%s\": {", what);
 	for (size_t i = 0; i < NR_COUNTERS; i++)
 		printf("%s\"%s\": %" PRIu64, i ? ", " : "", names[i],
 		       counters[i]);
-	fputs("}, ", stdout);
+	putchar('}');
+}
+
+void answer_json(const struct options *options, const char *prompt,
+		 const struct answer *answer)
+{
+	putchar('{');
+	json_string("prompt", prompt);
+	fputs(", ", stdout);
+	json_string("text", answer->text);
+	fputs(", ", stdout);
+	json_times(answer);
+	if (options->xpu) {
+		fputs(", ", stdout);
+		json_counters("gmm", &answer->stats);
+	}
+	puts("}");
+	fflush(stdout);
 }
 
 static void json_places(const struct run *run)
@@ -110,6 +115,16 @@ static void json_places(const struct run *run)
 	putchar('}');
 }
 
+static void json_written(void)
+{
+	struct written written = written_all();
+
+	fputs(", \"written_back\": {", stdout);
+	for (int i = 0; i < NR_USES; i++)
+		printf("\"%s\": %" PRIu64 ", ", use_names[i], written.of[i]);
+	printf("\"lost\": %" PRIu64 "}", written.lost);
+}
+
 void report_json(const struct run *run)
 {
 	const struct options *o = run->options;
@@ -125,9 +140,12 @@ void report_json(const struct run *run)
 	       run->memory.resident, run->memory.anon);
 	if (o->xpu) {
 		fputs(", \"gmm\": {", stdout);
-		json_step(&run->load);
-		json_step(&run->answers);
+		json_counters(run->load.what, &run->load.stats);
+		fputs(", ", stdout);
+		json_counters(run->answers.what, &run->answers.stats);
+		fputs(", ", stdout);
 		json_places(run);
+		json_written();
 		putchar('}');
 	}
 	puts("}");

@@ -6,6 +6,7 @@
  *	model.c		llama.cpp: load a model, answer prompts
  *	report.c	what it took, and what GMM did, in plain words
  *	json.c		the same for other programs
+ *	written.c	what was written back from the XPU
  */
 #ifndef LLM_H
 #define LLM_H
@@ -48,6 +49,7 @@ struct options {
  * @tokens: of the answer
  * @decoded: of those, evaluated one by one; the first comes with the prompt
  * @answer_s: seconds for these
+ * @stats: what GMM did for these; all 0 on the CPU alone
  */
 struct answer {
 	char *text;
@@ -57,6 +59,7 @@ struct answer {
 	int tokens;
 	int decoded;
 	double answer_s;
+	struct gm_stats stats;
 };
 
 /* model.c; all that can fail exits with a reason. */
@@ -94,7 +97,7 @@ struct step {
 
 /**
  * struct memory - of this process, in bytes; the XPU's own is not counted
- * @resident: most at any time, mapped files included
+ * @resident: most seen, mapped files included
  * @anon: most seen of what is in no file, and so can only be swapped
  */
 struct memory {
@@ -149,6 +152,28 @@ struct places {
 	uint64_t xpus;
 };
 
+/* What @stats count more than @last; report.c. */
+struct gm_stats stats_since(const struct gm_stats *last,
+			    const struct gm_stats *stats);
+
+/**
+ * struct written - pages that left the XPU and had to be copied to do so
+ * @of: how many, by their use
+ * @lost: events of unknown pages; if there are any, @of is too little
+ */
+struct written {
+	uint64_t of[NR_USES];
+	uint64_t lost;
+};
+
+/* written.c */
+
+/* From now on, look. */
+void written_start(void);
+/* Count what has left since the last call; to be called at every token. */
+void written_sample(const struct model *m);
+struct written written_all(void);
+
 /* report.c */
 
 /* Note the memory in use; cheap enough for every token. */
@@ -162,7 +187,8 @@ struct places places_find(const struct run *run);
 void report(const struct run *run);
 
 /* json.c; one line each, on stdout */
-void answer_json(const char *prompt, const struct answer *answer);
+void answer_json(const struct options *options, const char *prompt,
+		 const struct answer *answer);
 void report_json(const struct run *run);
 
 #endif

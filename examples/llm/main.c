@@ -213,13 +213,15 @@ int main(int argc, char **argv)
 
 	run.model = model = model_load(&args.options);
 	run.load = step_end(&args.options, "loading", start);
+	if (args.json && args.options.xpu)
+		written_start();
 	start = now();
 	for (size_t i = 0; i < args.prompts.nr; i++) {
 		struct answer a =
 			model_answer(model, args.prompts.text[i], !args.json);
 
 		if (args.json)
-			answer_json(args.prompts.text[i], &a);
+			answer_json(&args.options, args.prompts.text[i], &a);
 		add_answer(&run.total, &a);
 		free(a.text);
 		free(args.prompts.text[i]);

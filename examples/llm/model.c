@@ -186,13 +186,25 @@ static llama_token next_token(struct model *m, llama_token *tokens, int n)
 
 	must(!err, "llama_decode()", "the model could not be evaluated");
 	memory_sample();
+	written_sample(m);
 	return llama_sampler_sample(m->sampler, m->ctx, -1);
+}
+
+/* What GMM has done so far; nothing on the CPU alone. */
+static struct gm_stats stats_now(const struct model *m)
+{
+	struct gm_stats stats = { 0 };
+
+	if (m->buffers)
+		must(!gm_process_stats(&stats), "no statistics", gm_error());
+	return stats;
 }
 
 struct answer model_answer(struct model *m, const char *prompt, bool show)
 {
 	struct answer a = { 0 };
 	llama_token *tokens = tokenize(m, prompt, &a.prompt_tokens);
+	struct gm_stats before, after;
 	double start = now();
 	llama_token token;
 
@@ -200,6 +212,7 @@ struct answer model_answer(struct model *m, const char *prompt, bool show)
 	append(&a, prompt, strlen(prompt), show);
 	token = next_token(m, tokens, a.prompt_tokens);
 	a.prompt_s = now() - start;
+	before = stats_now(m);
 	start = now();
 	while (!llama_vocab_is_eog(m->vocab, token)) {
 		append_token(m, &a, token, show);
@@ -209,6 +222,8 @@ struct answer model_answer(struct model *m, const char *prompt, bool show)
 		a.decoded++;
 	}
 	a.answer_s = now() - start;
+	after = stats_now(m);
+	a.stats = stats_since(&before, &after);
 	if (show)
 		putchar('\n');
 	free(tokens);

@@ -4,7 +4,6 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 #include "llm.h"
 #include "util/util.h"
@@ -13,29 +12,39 @@
 
 /* --- what there is to tell ------------------------------------------------ */
 
-static uint64_t most_anon;
+static struct memory most;
 
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * The software XPU's memory is mapped here, as shared memory. getrusage() would
+ * count it, and what the process that started this one had.
+ */
 void memory_sample(void)
 {
 	FILE *file = fopen("/proc/self/status", "r");
+	uint64_t kib, anon = 0, files = 0;
 	char line[256];
-	uint64_t kib;
 
 	must(!!file, "/proc/self/status", "it cannot be read");
 	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1 &&
-		    kib << 10 > most_anon)
-			most_anon = kib << 10;
+		if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1)
+			anon = kib << 10;
+		if (sscanf(line, "RssFile: %" SCNu64, &kib) == 1)
+			files = kib << 10;
 	}
 	fclose(file);
+	most.anon = at_least(most.anon, anon);
+	most.resident = at_least(most.resident, anon + files);
 }
 
 struct memory memory_most(void)
 {
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (struct memory){ (uint64_t)usage.ru_maxrss << 10, most_anon };
+	memory_sample();
+	return most;
 }
 
 struct step step_end(const struct options *options, const char *what,
@@ -43,17 +52,26 @@ struct step step_end(const struct options *options, const char *what,
 {
 	static struct gm_stats last;
 	struct step step = { what, now() - start, { 0 } };
-	uint64_t *counters = (uint64_t *)&step.stats;
 	struct gm_stats stats;
 
 	/* On the CPU alone there is no GMM to ask. */
 	if (!options->xpu)
 		return step;
 	must(!gm_process_stats(&stats), "no statistics", gm_error());
-	for (size_t i = 0; i < NR_COUNTERS; i++)
-		counters[i] = ((uint64_t *)&stats)[i] - ((uint64_t *)&last)[i];
+	step.stats = stats_since(&last, &stats);
 	last = stats;
 	return step;
+}
+
+struct gm_stats stats_since(const struct gm_stats *last,
+			    const struct gm_stats *stats)
+{
+	struct gm_stats more;
+
+	for (size_t i = 0; i < NR_COUNTERS; i++)
+		((uint64_t *)&more)[i] = ((const uint64_t *)stats)[i] -
+					 ((const uint64_t *)last)[i];
+	return more;
 }
 
 const char *const use_names[NR_USES] = {

@@ -285,15 +285,16 @@ static bool head_fits(struct graph *graph, size_t size)
 }
 
 /*
- * Activations are made anew by each graph: what was lost of them is no loss. All
- * else stays, for it may be what another context has just put in, whose graph
- * waits for its turn.
+ * Inputs that the CPU makes anew for each graph: what was lost of them is no
+ * loss. All else stays, for it may be what another context has just put in, or
+ * is about to read.
  */
-static void forget_lost(struct buffer *b, void *arg)
+static void forget_inputs(struct buffer *b, void *arg)
 {
 	struct gm_where where;
 
-	if (b->ggml->usage != GGML_BACKEND_BUFFER_USAGE_COMPUTE)
+	if (b->ggml->usage != GGML_BACKEND_BUFFER_USAGE_COMPUTE ||
+	    b->ggml->buft != buffer_type_host())
 		return;
 	for (size_t at = 0; at < b->len; at += GM_PAGE_SIZE) {
 		if (!gm_where(b->base + at, &where) &&
@@ -319,7 +320,7 @@ static enum ggml_status failed(struct graph *graph, struct gpu *gpu)
 		err = gm_sgpu_detach(gpu->dev);
 		if (err && err != -ENOENT)
 			complain("its memory stays in use: %s", gm_error());
-		buffer_each(forget_lost, NULL);
+		buffer_each(forget_inputs, NULL);
 	}
 	(void)gmadvise(GM_NODE_NONE, graph->head, graph->head_room,
 		       GM_DONTNEED);

@@ -61,7 +61,7 @@ static void begin(void)
 
 	ck_assert(gguf && file && !fstat(fileno(file), &st));
 	memset(&h, 0, sizeof(h));
-	strcpy(h.path, "/tmp/ggml-hostile-XXXXXX");
+	strcpy(h.path, P_tmpdir "/ggml-hostile-XXXXXX");
 	ck_assert_int_ge(mkstemp(h.path), 0);
 	h.size = (size_t)st.st_size;
 	h.head = gguf_get_data_offset(gguf);

@@ -123,7 +123,8 @@ static void copy_file(const char *from, const char *to)
 /* The backend alone in a folder; then with something else for device code. */
 START_TEST(no_device_code)
 {
-	char dir[] = "/tmp/ggml-gmm-XXXXXX", plugin[PATH_MAX], code[PATH_MAX];
+	char dir[] = P_tmpdir "/ggml-gmm-XXXXXX", plugin[PATH_MAX],
+	     code[PATH_MAX];
 
 	begin();
 	ck_assert_ptr_nonnull(mkdtemp(dir));
