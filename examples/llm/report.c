@@ -145,7 +145,7 @@ static void report_gmm(const struct gm_stats *l, const struct gm_stats *a)
 	row("first touched, filled with zeros", l->zeroed, a->zeroed);
 	row("copied to the XPU", l->to_xpu, a->to_xpu);
 	row("copied to the CPU", l->to_host, a->to_host);
-	row("of these ahead of any fault", l->prefetched, a->prefetched);
+	row("of both, ahead of any fault", l->prefetched, a->prefetched);
 	row("given back to the CPU with no copy", l->mapped_home,
 	    a->mapped_home);
 	row("made writable with no copy", l->upgraded, a->upgraded);

@@ -47,18 +47,17 @@ static const char *device_description(ggml_backend_dev_t dev)
 	return "software GPU with unified memory";
 }
 
-/* A model may be as large as the memories of host and GPU together. */
+/* A model may be as large as the host's memory allows, not the GPU's. */
 static void device_memory(ggml_backend_dev_t dev, size_t *free_out,
 			  size_t *total)
 {
 	struct gm_node_info nodes[64];
 	int n = gm_nodes(nodes, 64);
 
-	*free_out = *total = 0;
-	for (int i = 0; i < n && i < 64; i++) {
-		*free_out += nodes[i].free;
-		*total += nodes[i].total;
-	}
+	*free_out = unified_room();
+	*total = 0;
+	for (int i = 0; i < n && i < 64; i++)
+		*total += nodes[i].is_xpu ? 0 : nodes[i].total;
 }
 
 static enum ggml_backend_dev_type device_type(ggml_backend_dev_t dev)

@@ -19,19 +19,30 @@ static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buffer *list; /* L */
 static _Atomic uint64_t generation = 1;
 
-static bool room_for(size_t len)
+/*
+ * The host keeps its copy of what the GPU has, and the memory of a software GPU
+ * is the host's as well: at worst each page counts twice, until the GPU is full.
+ */
+size_t unified_room(void)
 {
 	struct gm_node_info nodes[64];
-	uint64_t all = 0;
+	uint64_t host = 0, xpu = 0;
 	int n = gm_nodes(nodes, 64);
 
 	for (int i = 0; i < n && i < 64; i++)
-		all += nodes[i].free;
-	if (len <= all)
+		*(nodes[i].is_xpu ? &xpu : &host) += nodes[i].free;
+	return host - (xpu < host / 2 ? xpu : host / 2);
+}
+
+static bool room_for(size_t len)
+{
+	size_t room = unified_room();
+
+	if (len <= room)
 		return true;
-	complain("%zu MiB wanted, but host and GPU together have only %zu MiB "
-		 "left",
-		 len >> 20, (size_t)(all >> 20));
+	complain("%zu MiB wanted, but there is room for only %zu MiB, with "
+		 "what the GPU may take",
+		 len >> 20, room >> 20);
 	return false;
 }
 

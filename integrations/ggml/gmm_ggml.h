@@ -89,6 +89,8 @@ struct buffer *buffer_of(const struct ggml_tensor *tensor);
 uint64_t buffer_generation(void);
 /* Call @fn for every buffer, with the list locked. */
 void buffer_each(void (*fn)(struct buffer *b, void *arg), void *arg);
+/* Bytes that could still be had. */
+size_t unified_room(void);
 /* Unified memory, or NULL after a complaint. */
 void *unified_new(size_t len);
 /* In a child of fork() it is not freed, for it is not there. */
