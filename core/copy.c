@@ -61,13 +61,15 @@ static struct gm_ctx *dst_ctx(struct gm_memcpy *m, uint64_t va)
 /* Bring the page to its processor, with the right to write. */
 static int fetch(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t va)
 {
-	struct gm_target t = { .as = m->as,
-			       .ctx = ctx,
-			       .nid = ctx ? GM_NODE_NONE : m->node,
-			       .hint = 1 };
+	struct gm_target t = {
+		.as = m->as, .ctx = ctx, .nid = GM_NODE_NONE, .hint = 1
+	};
 	enum gm_access access = GM_WRITE;
 	int status;
 
+	/* An XPU's node without its context: it was lost meanwhile. */
+	if (!ctx && m->node < gm_machine.nr_host_nodes)
+		t.nid = m->node;
 	gm_target_serve(&t, &va, 1, &access, &status);
 	return status;
 }
