@@ -71,6 +71,11 @@ static int fetch(struct gm_memcpy *m, struct gm_ctx *ctx, uint64_t va)
 	if (!ctx && m->node < gm_machine.nr_host_nodes)
 		t.nid = m->node;
 	gm_target_serve(&t, &va, 1, &access, &status);
+	/* Another host node is better than no copy. */
+	if (status == -ENOMEM && t.nid != GM_NODE_NONE) {
+		t.nid = GM_NODE_NONE;
+		gm_target_serve(&t, &va, 1, &access, &status);
+	}
 	return status;
 }
 
