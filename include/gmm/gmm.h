@@ -151,7 +151,7 @@ int gmadvise(int node, void *addr, size_t len, int advice);
 /**
  * gmemcpy() - copy, with the destination ending on a node
  * @node: where the destination's pages are to live; GM_NODE_NONE leaves them
- *	where they are
+ *	where they are. If it is a host node that is full, another will do
  * @dst: unified or plain memory, any alignment
  * @src: unified or plain memory, any alignment
  * @len: bytes; 0 does nothing and succeeds
