@@ -93,7 +93,10 @@ static bool tables_fit(struct graph *graph, int n_nodes)
 	graph->numbers = malloc(graph->set.size * sizeof(*graph->numbers));
 	graph->tensors = malloc(graph->set.size * sizeof(*graph->tensors));
 	graph->inputs = malloc(graph->set.size * sizeof(*graph->inputs));
-	return graph->numbers && graph->tensors && graph->inputs;
+	if (graph->numbers && graph->tensors && graph->inputs)
+		return true;
+	tables_free(graph); /* the next graph must not take them for whole */
+	return false;
 }
 
 static uint32_t number_of(struct graph *graph, struct ggml_tensor *t,
